@@ -184,6 +184,11 @@ def in_text(text: str) -> Iterator[None]:
         raise
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return a number of things."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def shorten(text: str) -> str:
     """Shorten a text for a message, to at most 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."

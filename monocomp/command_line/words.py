@@ -6,26 +6,17 @@ import keyword
 import math
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from monocomp.declarations.assignments import read_pairs, read_sizes
-from monocomp.errors import UnsupportedDtypeError, UsageError, did_you_mean, require_known, shorten
+from monocomp.declarations.dtypes import FLOATS, NARROW, dtype_of
+from monocomp.errors import UsageError, require_known, shorten
 
 if TYPE_CHECKING:
     from monocomp.declarations.records import Declarations
 
-_DTYPES = {
-    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
-    **dict.fromkeys(("fp16", "f16", "half", "float16"), "float16"),
-    **dict.fromkeys(("fp32", "f32", "float", "float32"), "float32"),
-    **dict.fromkeys(("fp64", "f64", "double", "float64"), "float64"),
-}
-_DTYPES_OF_ONE = {
-    **_DTYPES,
-    **dict.fromkeys(("e4m3", "float8_e4m3fn"), "float8_e4m3fn"),
-    **dict.fromkeys(("e5m2", "float8_e5m2"), "float8_e5m2"),
-}
+_WIDE = tuple(dtype for dtype in FLOATS if dtype not in NARROW)
 
 
 def extents(options: Namespace) -> dict[str, int]:
@@ -62,8 +53,8 @@ def dtypes(options: Namespace) -> tuple[str | None, dict[str, str]]:
     if len(of_all) > 1:
         raise UsageError(f"'{shorten(of_all[0])}' and '{shorten(of_all[1])}' for all inputs")
     of_one = read_pairs([w for w in words if "=" in w], "NAME=TYPE", str, "a dtype")
-    named = {name: _dtype(given, _DTYPES_OF_ONE) for name, given in of_one.items()}
-    return _dtype(of_all[0], _DTYPES) if of_all else None, named
+    named = {name: _dtype(given, FLOATS) for name, given in of_one.items()}
+    return _dtype(of_all[0], _WIDE) if of_all else None, named
 
 
 def by_input(
@@ -75,14 +66,9 @@ def by_input(
     return {name: named.get(name, dtype) for name in declared.inputs}
 
 
-def _dtype(text: str, known: Mapping[str, str]) -> str:
-    if text in known:
-        return known[text]
-    raise UnsupportedDtypeError(
-        f"'{shorten(text)}' is no dtype for inputs",
-        notes=("accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input",),
-        help=did_you_mean(text, known),
-    )
+def _dtype(text: str, known: Collection[str]) -> str:
+    accepted = "accepted: bf16, fp16, fp32, fp64, and NAME=e4m3 or NAME=e5m2 for one input"
+    return dtype_of(text, known, f"'{shorten(text)}' is no dtype for inputs", accepted)
 
 
 def kernel_name(options: Namespace) -> str | None:

@@ -20,6 +20,7 @@ from monocomp.errors import (
     InputError,
     InternalError,
     ShapeError,
+    count_of,
     did_you_mean,
     in_text,
     shorten,
@@ -268,7 +269,7 @@ class _Sizes:
         """Take the extents that an input's shape gives."""
         if len(shape) != len(at.dims):
             raise ShapeError(
-                f"'{at.name}' has {len(at.dims)} dimension{'s' * (len(at.dims) != 1)}, {at}, "
+                f"'{at.name}' has {count_of(len(at.dims), 'dimension')}, {at}, "
                 f"and a tensor with {len(shape)} is given",
                 spans=self._origin.span(at.name),
                 notes=(f"{at.name} has shape {tuple(shape)}",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from monocomp.declarations.records import Declarations, Output
@@ -13,16 +13,15 @@ INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "bool")
 NARROW = ("float8_e4m3fn", "float8_e5m2")
 FLOATS = ("float16", "bfloat16", "float32", "float64", *NARROW)
 LOADED_BY_TRITON = ("float16", "bfloat16", "float32", *NARROW)
-# What `source` may be asked for: of all inputs, and of one.
-_OF_ALL = {
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float32": "float32",
-    "fp16": "float16",
+# The dtypes of floats as people call them.
+_SPELLINGS = {
+    **{name: name for name in FLOATS},
+    **dict.fromkeys(("fp16", "f16", "half"), "float16"),
     "bf16": "bfloat16",
-    "fp32": "float32",
+    **dict.fromkeys(("fp32", "f32", "float"), "float32"),
+    **dict.fromkeys(("fp64", "f64", "double"), "float64"),
+    **{"e4m3": NARROW[0], "e5m2": NARROW[1]},
 }
-_OF_AN_INPUT = {**_OF_ALL, **{n: n for n in NARROW}, "e4m3": NARROW[0], "e5m2": NARROW[1]}
 
 
 def kind_of(dtype: str) -> Kind | None:
@@ -36,22 +35,27 @@ def dtypes_of(declared: Declarations[Any], dtype: str | Mapping[str, str]) -> di
     """Return the dtypes of the inputs of floats, of one for all or some by name."""
     floats = [n for n, i in declared.inputs.items() if i.kind == "float"]
     if isinstance(dtype, str):
-        return dict.fromkeys(floats, _dtype_name(dtype, _OF_ALL))
+        return dict.fromkeys(floats, _loaded(dtype, narrow=False))
     for name in dtype:
         is_none = f"the program has no input of floats {name!r}"
         require_known(name, floats, is_none, "its inputs of floats")
-    given = {n: _dtype_name(d, _OF_AN_INPUT) for n, d in dtype.items()}
+    given = {n: _loaded(d, narrow=True) for n, d in dtype.items()}
     return {**dict.fromkeys(floats, "bfloat16"), **given}
 
 
-def _dtype_name(name: str, known: Mapping[str, str]) -> str:
-    if name not in known:
-        raise UnsupportedDtypeError(
-            f"backend 'triton' has no dtype {name!r}",
-            notes=["supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"],
-            help=did_you_mean(name, known),
-        )
-    return known[name]
+def _loaded(name: str, *, narrow: bool) -> str:
+    known = [d for d in LOADED_BY_TRITON if narrow or d not in NARROW]
+    supported = "supported: bf16, fp16, fp32, and e4m3, e5m2 for inputs by name"
+    return dtype_of(name, known, f"backend 'triton' has no dtype {name!r}", supported)
+
+
+def dtype_of(name: str, known: Collection[str], message: str, accepted: str) -> str:
+    """Return the dtype of a name; raise an error with this message and note if it is not known."""
+    dtype = _SPELLINGS.get(name)
+    if dtype is not None and dtype in known:
+        return dtype
+    names = [spelling for spelling, of in _SPELLINGS.items() if of in known]
+    raise UnsupportedDtypeError(message, notes=(accepted,), help=did_you_mean(name, names))
 
 
 def promoted(dtypes: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from monocomp.declarations.record import as_data
 from monocomp.derivation import rule_sets
 from monocomp.display.paragraphs import LABEL, row, wrap_formula
 from monocomp.display.rendering import Rendered
-from monocomp.errors import UsageError
+from monocomp.errors import UsageError, count_of
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 
@@ -193,8 +193,7 @@ class Derivation(Rendered):
     def title(self) -> str:
         """Say what is derived, and in how many steps."""
         outputs = ", ".join(output.name for output in self.start.declared.outputs)
-        count = len(self.steps)
-        return f"Derivation of {outputs} in {count} step{'' if count == 1 else 's'}"
+        return f"Derivation of {outputs} in {count_of(len(self.steps), 'step')}"
 
     def __str__(self) -> str:
         parts = [self.title, _program_text(self.start)]

@@ -104,6 +104,20 @@ def call(function: str, *operands: Formula) -> Formula:
     return Formula("call", operands, function)
 
 
+def fold(
+    function: str,
+    indices: Iterable[Formula],
+    operands: Iterable[Formula],
+    condition: Formula | None = None,
+    sign: str = "",
+) -> Formula:
+    """Return `sum[k if c](x)`; the sign is `..` of a prefix, or `->` before the last index."""
+    head = Formula("head", tuple(indices), sign)
+    if condition is not None:
+        head = Formula("if", (head, condition))
+    return Formula("fold", (head, *operands), function)
+
+
 def group(inner: Formula) -> Formula:
     """Return a formula in brackets that do not follow from its form."""
     return Formula("group", (inner,))

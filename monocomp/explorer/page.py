@@ -17,6 +17,7 @@ from monocomp.derivation.certificate import Certificate, Theory
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.refusals import Refusal
 from monocomp.display.notes import Notes
+from monocomp.errors import count_of
 from monocomp.explorer.chain import Bar, Chain, Link, Phase, chain
 from monocomp.explorer.fitting import Names
 from monocomp.explorer.html import (
@@ -75,9 +76,8 @@ def _head(found: Chain) -> str:
     """Show what is derived, in how many steps and passes, and whether all laws are proved."""
     derivation = found.derivation
     outputs = ", ".join(o.name for o in derivation.result.declared.outputs)
-    count = len(derivation)
     proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
-    said = [f"{count} step{'' if count == 1 else 's'}", _passes(found), proved]
+    said = [count_of(len(derivation), "step"), _passes(found), proved]
     shown = " · ".join(map(escape, said))
     return opening(
         f"Derivation of {outputs}", derivation.start.readable(), tag("p", "facts", shown)

@@ -224,18 +224,13 @@ class _Checker:
         for at in asked:
             name = at.name
             if name not in computed:
-                near = nearest(name, computed)
-                accepted = ", ".join(computed)
                 is_free = self.scope.claimed(name) is None
+                instead = f"define it: {name}" if is_free else f"define a result: {name}_out"
                 raise OutputError(
                     f"'{name}' is not a definition and cannot be returned",
                     spans=at.name.span,
-                    notes=(f"definitions: {accepted}",),
-                    help=f"did you mean '{near}'?"
-                    if near
-                    else f"define it: {name}[...] = ..."
-                    if is_free
-                    else f"define a result: {name}_out[...] = ...",
+                    notes=(f"definitions: {', '.join(computed)}",),
+                    help=did_you_mean(name, computed) or f"{instead}[...] = ...",
                 )
             if name in seen:
                 raise OutputError(

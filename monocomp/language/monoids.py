@@ -13,12 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from monocomp.errors import ArityError, LimitError, ReservedNameError, ShapeError, UnknownNameError
+from monocomp.errors import (
+    ArityError,
+    LimitError,
+    ReservedNameError,
+    ShapeError,
+    UnknownNameError,
+    count_of,
+)
 from monocomp.language import syntax as S
 from monocomp.language.free_indices import FreeIndices
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import add_implied_sums
-from monocomp.language.resolving import Resolver, count_of, form_of
+from monocomp.language.resolving import Resolver, form_of
 from monocomp.language.scoping import MAX_EXPANDED, NOT_LOCAL, Scope
 
 MAX_ENTRIES = 20  # a matrix of 4 by 4 and a vector

@@ -210,10 +210,9 @@ def _formula(tree: Tree) -> Formula:
         case Reduced():
             sign = "->" if tree.target else ".." * tree.is_prefix
             names = (*tree.indices, *((tree.target,) if tree.target else ()))
-            head = Formula("head", tuple(map(formulas.name, names)), sign)
-            if tree.condition is not None:
-                head = Formula("if", (head, _formula(tree.condition)))
-            return Formula("fold", (head, *_formulas(tree.operands)), tree.name)
+            condition = None if tree.condition is None else _formula(tree.condition)
+            indices, operands = map(formulas.name, names), _formulas(tree.operands)
+            return formulas.fold(tree.name, indices, operands, condition, sign)
     raise ValueError(f"{type(tree).__name__} has no text in this language")
 
 

@@ -83,10 +83,9 @@ def _formula(node: S.Expr, text: str, part_of: Callable[[S.Expr, str], Formula])
         case S.Reduce():
             names = node.indices if node.target is None else (*node.indices, node.target)
             sign = ".." * node.prefix if node.target is None else "->"
-            head = Formula("head", tuple(map(formulas.name, names)), sign)
-            if node.condition is not None:
-                head = Formula("if", (head, one(node.condition)))
-            return Formula("fold", (head, *all_of(node.args)), node.op)
+            condition = None if node.condition is None else one(node.condition)
+            indices = map(formulas.name, names)
+            return formulas.fold(node.op, indices, all_of(node.args), condition, sign)
         case S.Field():
             entry = Formula("read", all_of(node.subscripts), node.name)
             name = str(entry) if node.subscripts else node.name

@@ -24,6 +24,7 @@ from monocomp.errors import (
     TypeMismatchError,
     UnknownFunctionError,
     UnknownNameError,
+    count_of,
     did_you_mean,
     nearest,
 )
@@ -353,7 +354,3 @@ def form_of(name: str, labels: tuple[S.Label, ...]) -> str:
 
 def _given(count: int) -> str:
     return f"{count or 'none'} {'is' if count < 2 else 'are'} given"
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from monocomp.errors import InternalError, MonocompError, UsageError, require_known
+from monocomp.errors import InternalError, MonocompError, UsageError, count_of, require_known
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 DTYPES = ("bf16", "fp16", "fp32")
@@ -103,6 +103,4 @@ def _shown(request: Request) -> Answer:
     kernel = Kernel(program, backend=request.backend)
     stages = Stages(kernel, sizes, request.target, request.dtype)
     derivation = derivation or stages.plan.derivation
-    count = len(derivation)
-    about = f"{count} step{'' if count == 1 else 's'}"
-    return Answer(explorer.body(derivation, stages), about)
+    return Answer(explorer.body(derivation, stages), count_of(len(derivation), "step"))

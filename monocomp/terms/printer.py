@@ -19,6 +19,7 @@ from monocomp.display.formulas import (
     Formula,
     call,
     chain,
+    fold,
     group,
     infix,
     name,
@@ -389,23 +390,22 @@ def _fold(t: Term, names: Names) -> Formula:
         indices = [_formula(t.args[0], names)]
         inner.names[opened[0].name] = text(indices[0])
         sign = "" if binder.name in ("softmax", "log_softmax") else ".."
-    head = _filtered(Formula("head", tuple(indices), sign), condition, opened, inner)
     as_float = binder.name in _OF_FLOATS or isinstance(binder.monoid, UserMonoid)
-    return Formula("fold", (head, *_formulas(bodies, inner, as_float)), binder.name)
+    operands = _formulas(bodies, inner, as_float)
+    return fold(binder.name, indices, operands, _filter(condition, opened, inner), sign)
 
 
-def _filtered(head: Formula, condition: Term, opened: tuple[Term, ...], inner: Names) -> Formula:
-    """Return what stands in the brackets of a fold. In the language a filter mentions one of its
-    indices."""
+def _filter(condition: Term, opened: tuple[Term, ...], inner: Names) -> Formula | None:
+    """Return the filter of a fold. In the language it mentions one of the indices."""
     if condition is TRUE:
-        return head
+        return None
     first = name(inner.of(opened[0].name))
     if condition is FALSE:
-        return Formula("if", (head, chain("<", first, first)))
+        return chain("<", first, first)
     shown = _formula(condition, inner)
     if all(i.name not in condition.free for i in opened):
         shown = infix("and", shown, chain("==", first, first))
-    return Formula("if", (head, shown))
+    return shown
 
 
 def show_monoid(monoid: UserMonoid) -> str:
