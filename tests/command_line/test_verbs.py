@@ -184,7 +184,7 @@ def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     titles = re.findall(r"^(\d\. \w.*)\n-+$", out, re.MULTILINE)
     assert [title.split()[1] for title in titles] == ["A", "Derivation", "Its", "A"]
     assert demo._indented(demo.PROGRAM) in out
-    assert "lift: sum_k exp(s_k) v_k = " in out
+    assert "lift: sum[k](exp(s) * v) = " in out
     assert "for k in max(0, (q + 1) - window) .. min(|k|, q + 1):" in out
     assert "    @triton.jit\n    def sliding_window_kernel(" in out and "tl.dot(" in out
     assert "b = 1, h = 2, q = k = 320, d = e = 16, window = 20, float32" in out
