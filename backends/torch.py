@@ -24,10 +24,10 @@ from monocomp.host.interpreting import KernelRun
 from monocomp.host.plan import Ran, Repeat
 from monocomp.host.program import HostProgram
 from monocomp.host.tensors import Promote
+from monocomp.machine.cpu import CPU
 from monocomp.tile import TileProgram
 
 _is_cast = torch._C._is_any_autocast_enabled
-TILE_ELEMENTS = 1 << 19  # of the largest tile: 2 MiB in float32, of which a few live at once
 
 
 class _Target(TorchTarget):
@@ -179,6 +179,6 @@ def run(
 ) -> None:
     """Run one kernel on torch tensors, with sums in this dtype; `outputs` are filled in place."""
     ops = TorchOps(next(iter(outputs.values())).device, dtype)
-    blocks = default_blocks(program, extents, TILE_ELEMENTS)
+    blocks = default_blocks(program, extents, CPU.interpreted)
     with torch.no_grad():
         Interpreter(program, ops, extents, params, blocks, checked).run(inputs, outputs)

@@ -18,6 +18,7 @@ from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
+from monocomp.extents.nominal import MIN_DOT
 from monocomp.machine.gpus import Warpgroups
 
 _LENGTHS = (128, 64, 32, 16)
@@ -30,7 +31,9 @@ class LegalOfWarpgroups(Legal):
         return (
             schedule.descriptors
             and super().admits(schedule)
-            and all(schedule.lengths[a] == 16 * schedule.num_warps for a in self.blocks.divided)
+            and all(
+                schedule.lengths[a] == MIN_DOT * schedule.num_warps for a in self.blocks.divided
+            )
             and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
             and self.registers(schedule) < self.warpgroups(schedule).registers
         )
@@ -146,7 +149,7 @@ def _all(legal: Legal) -> Iterator[Schedule]:
         schedules = []
         for groups, other in product(legal.gpu.warpgroups, _LENGTHS if apart else (0,)):
             blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
-            blocks |= dict.fromkeys(legal.blocks.divided, 64 * groups)
+            blocks |= dict.fromkeys(legal.blocks.divided, legal.gpu.direct_rows * groups)
             order = orders(legal.resources, prod(blocks[a] for a in legal.rows))[0]
             warps, named = WARPGROUP * groups, tuple(blocks.items())
             schedules.append(Schedule(named, warps, 2, descriptors=True, group_size=order))

@@ -26,7 +26,6 @@ from monocomp.machine.gpus import Gpu, gpu
 from monocomp.tile import TileProgram
 from monocomp.tile.split_padding import divisible, split_padding
 
-LARGEST_TILE = 1 << 12  # elements of a tile that a warp can hold in registers
 SHORTEST = 4  # block of elements that are not multiplied
 _WARPS = {True: (4, 8), False: (1, 2, 4, 8)}
 _STAGES = range(1, 6)
@@ -272,7 +271,7 @@ class Legal:
             much = resources.registers(schedule) > 2 * resources.gpu.registers
             if much or not resources.in_limbs:
                 return False
-        return resources.tile(schedule) <= schedule.num_warps * LARGEST_TILE
+        return resources.tile(schedule) <= schedule.num_warps * self.gpu.warp_tile
 
     def admits(self, schedule: Schedule) -> bool:
         """True if this could be a schedule of the kernel. Not everything that was remembered is."""

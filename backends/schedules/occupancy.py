@@ -30,7 +30,6 @@ _UNEVEN, _TAIL = 4 / 3, 0.2  # the heaviest rows over the usual, and what is lef
 _SPILLING = 2  # exponent of the registers that fill needs, over those that there are
 _IDLE = 0.5  # exponent of how many processors there are for each instance, if little is known
 _ROUNDING = 0.02  # of the processors: so few instances more are no turn
-_WORKING = 40  # registers that no tile takes
 
 
 class Cost(NamedTuple):
@@ -103,7 +102,7 @@ class Occupancy:
     def _registers(self, shape: Shape) -> float:
         """Estimate the registers of a thread: its part of the accumulators and of a block."""
         elements = prod(shape.rows) * (2 ** self.features["held"] + shape.streams[-1])
-        return float(_WORKING + elements / (shape.warps * HOPPER.lanes))
+        return float(HOPPER.counters + elements / (shape.warps * HOPPER.lanes))
 
     def _turns(self, instances: float, resident: int) -> float:
         """Return the time of the instances of a processor, over that of one while all places are

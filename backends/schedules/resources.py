@@ -15,22 +15,18 @@ from monocomp.backends.schedules.schedule import Schedule, held_length
 from monocomp.blocks.choices.descriptors import descriptor_loads
 from monocomp.blocks.choices.operands import Operands, unconverted
 from monocomp.blocks.passes.division import WARPGROUP
+from monocomp.costs.cost import STORED_BYTES
 from monocomp.declarations.dtypes import NARROW
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import LONG, SHORT
+from monocomp.extents.nominal import LONG, MIN_DOT, SHORT
 from monocomp.machine.gpus import Gpu
 
 TILE_LIMIT = 1 << 20  # elements that Triton lets a tile have
-_WORKING = 72  # registers for addresses, masks and counters
-_COUNTERS = 40  # where no operand of a product needs addresses and masks
 _CHUNK = 16  # bytes that a thread loads at once
-_KEPT = 0.3  # of the rows and columns that a thread multiplies in full precision
-_STORED = 4  # bytes of an element that one kernel stores for another
 _BYTE = 1  # of what products take converted
 _QUAD = 4  # threads that have a row of a product among them, and all of them its columns
 _BARRIER = 8  # bytes, for a tile that the copy engine loads
 _GRANULE = 8  # registers come in so many
-_SAVED = 0.3  # of the registers of an estimate the compiler saves, if it has to
 
 
 @record(eq=False)
@@ -205,7 +201,7 @@ class Resources:
     def registers(self, schedule: Schedule) -> int:
         """Return the most registers of a thread that are live at a time."""
         has_no_addresses = bool(self.operands) and self.operands <= self._by_descriptor(schedule)
-        working = _COUNTERS if has_no_addresses else _WORKING
+        working = self.gpu.counters if has_no_addresses else self.gpu.addresses
         held = {n: self._held_as(n, axes, schedule) for n, axes in self.given.items()}
         pointers = {n: self._addresses(loads, schedule) for n, loads in self.loads.items()}
         return working + max(
@@ -231,7 +227,7 @@ class Resources:
         room = (self.gpu.shared + reserved) // (self.shared(schedule) + reserved)
         threads = max(1, room) * schedule.num_warps * self.gpu.lanes
         limit = self.gpu.register_file // threads // _GRANULE * _GRANULE
-        needed = (1 - _SAVED) * self.registers(schedule)
+        needed = (1 - self.gpu.spared) * self.registers(schedule)
         return limit if needed <= limit <= self.gpu.registers else 0
 
     def _moments(
@@ -286,7 +282,7 @@ class Resources:
         computed = [a for a in operands if a.op != "load" and a.attr not in self.operands]
         sizes = {a: self.element_bytes * (1 + (a in self.in_limbs)) for a in computed}
         exchanged = [e.axes for e in products if self._is_exchanged(e, schedule)]
-        padding = 16 * schedule.num_warps // self._rows(schedule)
+        padding = MIN_DOT * schedule.num_warps // self._rows(schedule)
         return sum(self._held(a.axes, schedule, sizes[a]) for a in computed) + sum(
             padding * self._held(axes, schedule) for axes in exchanged
         )
@@ -295,19 +291,21 @@ class Resources:
         """True if a sum is laid out anew between the limbs of a product. Each warp has 16 rows in
         all limbs except the last, which gives spare warps columns instead."""
         in_limbs = any(a in self.in_limbs for a in e.args[:2])
-        is_lacking = self._rows(schedule) < 16 * schedule.num_warps
-        return in_limbs and is_lacking and self.is_direct(schedule)
+        return in_limbs and self._has_spare_warps(schedule)
 
     def lacks_rows(self, schedule: Schedule) -> bool:
         """True if warps repeat each other's work in a product from which another is made, as there
         are too few rows: Triton gives each warp 16."""
-        is_lacking = self._rows(schedule) < 16 * schedule.num_warps
-        return self.is_chained and is_lacking and self.is_direct(schedule)
+        return self.is_chained and self._has_spare_warps(schedule)
+
+    def _has_spare_warps(self, schedule: Schedule) -> bool:
+        is_lacking = self._rows(schedule) < MIN_DOT * schedule.num_warps
+        return is_lacking and self.is_direct(schedule)
 
     def _multiplied(self, e: P.Expr, schedule: Schedule) -> int:
         """Return a thread computes a square of the result, from so many rows and columns."""
         side = sqrt(self._held(e.axes, schedule))
-        return ceil(_KEPT * 2 * side * self.length(e.attr, schedule))
+        return ceil(self.gpu.kept * 2 * side * self.length(e.attr, schedule))
 
     def _addresses(self, loads: Sequence[tuple[str, frozenset[str]]], schedule: Schedule) -> int:
         """Return pointers to what a loop reads: two registers for each chunk that a thread
@@ -414,7 +412,7 @@ class Resources:
         float32, and integers that are multiplied are taken to have 8 bits."""
         tensor = self.program.inputs[load.attr]
         is_byte = tensor.dtype in NARROW or (tensor.kind == "int" and len(load.axes) > 1)
-        return _STORED if tensor.is_wide else _BYTE if is_byte else self.element_bytes
+        return STORED_BYTES if tensor.is_wide else _BYTE if is_byte else self.element_bytes
 
 
 def _given(s: P.Statement) -> dict[str, frozenset[str]]:

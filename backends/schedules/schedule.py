@@ -74,7 +74,7 @@ class Schedule:
             if not isinstance(flag, bool):
                 raise TypeError(f"{flag!r} is no truth value")
         group_size = _whole_number(dict(data).get("group_size", 1))
-        own = 16 * warps  # rows of warpgroups, of which there may be three
+        own = MIN_DOT * warps  # rows of warpgroups, of which there may be three
         if any(n < 1 or (n & (n - 1) and n != own) or n > LONGEST_BLOCK for n in blocks.values()):
             raise ValueError("block lengths are powers of two")
         if warps not in (1, 2, 4, 8, 12, 16) or not 1 <= stages <= 8:

@@ -20,8 +20,9 @@ import torch
 from monocomp.backends.tape.guards import is_positive, unguarded
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat
+from monocomp.machine.cpu import CPU
 
-VECTOR = 1 << 11  # elements from which on vector operations repay that there are more of them
+VECTOR = CPU.call // 2  # elements from which on more operations repay that they are on vectors
 
 _COMPARED: dict[str, Callable[..., Any]] = {
     n: getattr(torch, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")

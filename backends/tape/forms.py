@@ -22,10 +22,10 @@ from monocomp.backends.tape.axes import Axis, Joined, Place, joined, moved
 from monocomp.backends.tape.recorder import COMMUTATIVE, Shape, Value, contiguous_strides
 from monocomp.backends.tape.selections import bounds
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, in_order, is_strided, strided
+from monocomp.machine.cpu import CPU
 
 Bounds: TypeAlias = tuple[float, float]
 Part: TypeAlias = tuple[object, tuple[Axis, ...]]  # what is read, and along which axes
-_SMALL = 1 << 12  # elements of known values that are told apart by these
 _ROUNDINGS = 4  # of a number that is a product of others
 
 
@@ -208,7 +208,7 @@ def _named(v: Value, axes: Sequence[Axis]) -> Part:
 
 def _is_told_apart(v: Value) -> bool:
     """True if a value is told apart by its elements."""
-    return v.known is not None and v.known.numel() <= _SMALL
+    return v.known is not None and v.known.numel() <= CPU.call
 
 
 def _memory(v: Value) -> Shape:

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 import torch
 
+from monocomp.machine.cpu import CPU
+
 Shape: TypeAlias = tuple[int, ...]
 COMMUTATIVE = {"add", "mul", "maximum", "minimum", "and", "or", "eq", "ne"}
 Forms: TypeAlias = dict[object, tuple["Value", Shape, float]]
-KNOWN = 1 << 21  # elements of what is computed once: what is larger is not known
 
 
 def contiguous_strides(shape: Shape) -> Shape:
@@ -180,7 +181,7 @@ class Recorder:
         if known is not None:
             return self._made.setdefault(whole, known)
         is_known = operands and all(v.known is not None for v in operands)
-        if whole is not None and is_known and math.prod(shape) <= KNOWN:
+        if whole is not None and is_known and math.prod(shape) <= CPU.tile:
             made = self.alike(Value(shape, dtype, run(*(v.known for v in operands), *arguments)))
             if made.made_by is not None:
                 return self._made.setdefault(whole, made)

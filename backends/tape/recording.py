@@ -24,13 +24,12 @@ from monocomp.host.launches import Slices
 from monocomp.host.plan import Plan
 from monocomp.host.program import HostProgram
 from monocomp.host.tensors import Sort
+from monocomp.machine.cpu import CPU
 from monocomp.tile import Store, TileProgram, walk
 
 _NONE: Mapping[int, Value] = {}
 Blocks: TypeAlias = Callable[..., dict[str, int]]
-LARGEST = 1 << 21  # elements of the largest tile: 8 MiB in float32, of which a few live at once
 WHOLE = 1 << 62  # of one that need not be computed, as what selects its elements reads them
-MOST_BLOCKS = 32  # of a kernel's grid
 _ALIGNMENT = 16  # bytes, as the signatures of calls have it
 
 
@@ -38,7 +37,7 @@ def is_short(program: TileProgram, extents: Mapping[str, int], lengths: Mapping[
     """Return True if each axis of a kernel is held by one block, but for a few of its grid."""
     counts = {a: -(-extents[a.extent] // lengths.get(n, 1)) for n, a in program.axes.items()}
     cut = {a: n for a, n in counts.items() if n > 1 and a.role != "whole"}
-    return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= MOST_BLOCKS
+    return all(a.role == "grid" for a in cut) and math.prod(cut.values()) <= CPU.blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +267,7 @@ def recorded(
     kernel_runs = [(run, args) for run, args in runs if isinstance(run, KernelRun)]
     tensors = {n: Layout.of(t) for n, t in inputs.items()}
     cuts: list[object] = []
-    for most in (WHOLE, LARGEST):
+    for most in (WHOLE, CPU.tile):
         lengths = [blocks(run.kernel, run.extents(args), most) for run, args in kernel_runs]
         is_new = lengths not in cuts
         cuts.append(lengths)
@@ -283,6 +282,6 @@ def recorded(
         own, results = record.recorder.inputs, record.results
         steps, same = normalised(needed(record.recorder.steps, own, results), results)
         tape = Tape(steps, own, [same(v) for v in results], own[len(tensors) :])
-        if tape.largest <= LARGEST:
+        if tape.largest <= CPU.tile:
             return tape, recording
     return None

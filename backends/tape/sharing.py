@@ -19,8 +19,7 @@ from monocomp.backends.tape.softmax import normalised
 from monocomp.backends.tape.tape import Tape, made_of_numbers, needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import Quotients
-
-SHARED = 1 << 20  # elements that are kept at most: 4 MiB in float32
+from monocomp.machine.cpu import CPU
 
 
 def shared(
@@ -60,7 +59,7 @@ def shared(
     made = needed(steps, own, computed)
     of_numbers = made_of_numbers(made, numbers, computed)
     both = _shared(made, results, later, inputs, gradients, of_numbers)
-    if not both or sum(math.prod(v.shape) for v in both) > SHARED:
+    if not both or sum(math.prod(v.shape) for v in both) > CPU.shared:
         return None
     copies, kept = Recorder(0), {v.root for v in both if v not in results}
     # Autograd sees whether results are written to that are kept, but not their other views.

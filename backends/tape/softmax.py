@@ -23,9 +23,9 @@ from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.tape import needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import implies, kept_where
+from monocomp.machine.cpu import CPU
 
 _ROUNDINGS = 4  # of a factor that is a product of numbers
-_CALL = 1 << 12  # elements
 
 
 def normalised(
@@ -51,7 +51,7 @@ def normalised(
 def _work(steps: Sequence[Step]) -> int:
     """Return the elements that steps go through, and for each those that take as long as a call."""
     every = ((s.result, *s.operands) for s in steps if s.result.root is s.result)
-    return sum(_CALL + max(math.prod(v.shape) for v in values) for values in every)
+    return sum(CPU.call + max(math.prod(v.shape) for v in values) for values in every)
 
 
 def _logits(power: Value) -> tuple[Value, float] | None:

@@ -10,10 +10,9 @@ from monocomp.backends.tape.fusing import fused
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.source import function_of
 from monocomp.host.plan import Gather, gather
+from monocomp.machine.cpu import CPU
 
 Results: TypeAlias = Callable[..., tuple[Any, ...]]
-KEPT = 1 << 18  # elements of what is computed once and kept: what is larger each call computes
-FREED = 1 << 14  # elements of what is given back before the call ends
 
 
 class Tape:
@@ -57,7 +56,7 @@ class Tape:
             last_read[v] = max(last_read[v], n)
         dead: dict[int, list[Value]] = {}
         for v, n in last_read.items():
-            if v in made and math.prod(v.shape) >= FREED:
+            if v in made and math.prod(v.shape) >= CPU.freed:
                 dead.setdefault(n, []).append(v)
         read = dict.fromkeys(v for s in self.steps for v in s.operands if v not in made)
         self.kept = [v.known for v in read if v.known is not None]
@@ -79,7 +78,7 @@ def made_of_numbers(
             operands
         )
         is_free = v.made_by is not None and v.root not in returned
-        if is_same and is_free and math.prod(v.shape) <= KEPT:
+        if is_same and is_free and math.prod(v.shape) <= CPU.kept:
             values.add(v)
     return values.difference(numbers)
 
@@ -125,7 +124,7 @@ def needed(
 
 def is_kept(v: Value) -> bool:
     """True if a value is the same in all calls, and not too large to be held between them."""
-    return v.known is not None and v.known.numel() <= KEPT
+    return v.known is not None and v.known.numel() <= CPU.kept
 
 
 def _memory(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.counting import Estimate, estimate_of
+from monocomp.costs.counting import Estimate, elements, estimate_of
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import (
     LARGEST_TILE,
@@ -26,12 +26,13 @@ from monocomp.costs.roles import (
     outer_folds,
 )
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import planned_sizes
+from monocomp.extents.nominal import COLUMNS, ROW_BLOCK, planned_sizes
+from monocomp.machine.gpus import HOPPER
 from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
-WORTHWHILE = 0.75  # what is left of the work; more than that is no reason to hold an index
+WORTHWHILE = 0.75  # what is left of the work, as estimated; more is no reason for another kernel
 
 Roles = Mapping[str, RoleChoice]
 
@@ -119,15 +120,32 @@ def _estimate_chosen(kernel: _Kernel) -> Estimate:
     return counted
 
 
-def total_time(kernels: Iterable[Estimate]) -> float:
-    """Return the estimated time of kernels that run one after the other."""
-    return sum(k.cost.time for k in kernels)
+def time_of(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> float:
+    """Estimate the time of a program's kernels, of which those for slices run once for each.
+    Results that fill fewer tiles than there are processors leave some without work."""
+    known = planned_sizes(program, sizes)
+    kernels, slices = estimate(program, known, fitted), program.slices
+    if slices is None:
+        return sum(k.cost.time for k in kernels)
+    count = math.ceil(known[slices.whole] / slices.length)
+    total = 0.0
+    for k in kernels:
+        is_inside = k.equations[0].name in slices.computed
+        instances = elements(k.grid, known)  # at least
+        tiles = max(instances, *(_tiles(e, known) for e in k.equations))
+        total += k.cost.time * (count * max(1.0, HOPPER.processors / tiles) if is_inside else 1)
+    return total
+
+
+def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
+    """Return how many tiles an equation's result fills; narrow tiles have fewer elements."""
+    columns = min([COLUMNS, *(sizes[i.extent] for i in e.indices[-1:])])
+    return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
 
 def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
     """Estimate what is saved by a step that may give a program new indices."""
-    known = planned_sizes(after, sizes)
-    return Saving(*(total_time(estimate(p, known)) for p in (before, after)))
+    return Saving(time_of(before, sizes), time_of(after, sizes))
 
 
 def saving_of_splits(
@@ -137,10 +155,10 @@ def saving_of_splits(
     busy, and so takes 1 / share times as long. The splits together do the work of one."""
     known = planned_sizes(after, sizes)
     known |= dict.fromkeys(after.splits.keys() - before.splits.keys(), 1)
-    old, new = estimate(before, known), estimate(after, known)
-    cut = (k for k in old if any(e not in after.equations for e in k.equations))
+    kernels = estimate(before, known)
+    cut = (k for k in kernels if any(e not in after.equations for e in k.equations))
     waiting = sum(k.cost.work for k in cut) * (1 / share - 1)
-    return Saving(total_time(old) + waiting, total_time(new))
+    return Saving(time_of(before, known) + waiting, time_of(after, known))
 
 
 def _estimate(kernel: _Kernel, roles: Roles, sizes: Mapping[str, int]) -> Estimate:

@@ -18,7 +18,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import estimate
+from monocomp.costs.holding import WORTHWHILE, estimate, time_of
 from monocomp.declarations.records import Output
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.derivation import rule_sets
@@ -29,16 +29,13 @@ from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import definitions_of, without_outputs
 from monocomp.gradients.trace import Choice
-from monocomp.planning.slicing import time_of
-from monocomp.planning.storing import WORTH_STORING, WORTHWHILE, cut
+from monocomp.planning.storing import WORTH_STORING, cut
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import OF_LOGITS, Rewriter
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
 _SMALL = 16  # times as much have a call's tensors together
-_FAR = 4  # times as long takes a large value to be computed as to be stored and read
-_WORTH_MEMORY = 0.85  # what is left of the time; more than that is not worth a large value
 _PLANNED = 300  # terms of programs that are planned to be weighed, which takes long for more
 
 
@@ -201,7 +198,7 @@ def weighed(
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
         more, less = _cost(best, sizes), _cost(without, sizes)
         is_small = _is_small(elements(indices, known), tensors)
-        is_worth_it = more < less * (WORTH_STORING if is_small else _WORTH_MEMORY)
+        is_worth_it = more < less * (WORTH_STORING if is_small else WORTHWHILE)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
         for name in names:
@@ -250,9 +247,7 @@ def _terms(program: Equations) -> Iterable[T.Term]:
 def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
     derived = Rewriter(rule_sets.derive(program.at(sizes)).program)
     derived.exhaust(equalities)
-    program, _ = cut(derived.program, sizes)
-    known = {**nominal_sizes(program.declared), **sizes}  # slices have an extent of their own
-    return time_of(program, estimate(program, known), known)
+    return time_of(cut(derived.program, sizes)[0], sizes)
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
@@ -276,10 +271,8 @@ def _by_cost(
     )
     computing = sum(k.cost.work for k in estimate(alone, sizes))
     reason = f"by cost: {keeping:.3g} to store and read it, {computing:.3g} to compute it"
-    if is_logarithm(value.body):
-        return computing > keeping, reason, False
-    is_saved = computing > keeping * (1 if _is_small(size, tensors) else _FAR)
-    return is_saved, reason, is_saved
+    is_saved = computing > keeping
+    return is_saved, reason, is_saved and not is_logarithm(value.body)
 
 
 def _is_small(size: int, tensors: Sequence[int]) -> bool:

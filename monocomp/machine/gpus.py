@@ -47,6 +47,12 @@ class Gpu:
         register_file: registers of a processor, each of 32 bits.
         saved: registers by which estimates may exceed those of a thread: so many the compiler has
             saved by itself, or at a few bytes in memory.
+        addresses: registers of a thread for addresses, masks and counters.
+        counters: the same where no operand of a product is loaded by addresses.
+        spared: part of the registers of an estimate that the compiler saves, if it has to.
+        kept: part of the rows and columns of its tile that a thread multiplies in full precision
+            that it keeps.
+        warp_tile: elements of a tile that a warp can hold in registers.
         limits_registers: true if it pays to give threads fewer, so that more instances fit.
         shared: bytes of shared memory that an instance can have.
         reserved: bytes of it that each instance takes for itself; its processor has them beside.
@@ -75,6 +81,11 @@ class Gpu:
     registers: int
     register_file: int
     saved: int
+    addresses: int
+    counters: int
+    spared: float
+    kept: float
+    warp_tile: int
     limits_registers: bool
     shared: int
     reserved: int
@@ -108,6 +119,11 @@ HOPPER = Gpu(
     registers=255,
     register_file=1 << 16,
     saved=160,  # in what was compiled for Hopper, 2026-11. schedules.md
+    addresses=72,  # from here on too
+    counters=40,
+    spared=0.3,
+    kept=0.3,
+    warp_tile=1 << 12,  # half of the registers, guessed
     limits_registers=True,  # schedules.md
     shared=227 << 10,  # the guide
     reserved=1 << 10,

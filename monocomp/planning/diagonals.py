@@ -22,7 +22,7 @@ from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import saving_of
+from monocomp.costs.holding import WORTHWHILE, saving_of
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.domain import split
@@ -31,7 +31,6 @@ from monocomp.extents.nominal import LOOP_BLOCK, ROW_BLOCK, planned_sizes
 from monocomp.planning.differences import sorted_sums, sum_by_difference
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
-from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.trials import keep_cheaper
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import estimate
+from monocomp.costs.holding import time_of
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import after_slices
-from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
+from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.storing import TOLERABLE
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
@@ -52,7 +52,7 @@ def lower_peak(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations,
     most = SHARE * ELEMENT_BYTES * sum(tensor_sizes(program, sizes))
     if largest is None or size(largest) <= most:
         return program, []
-    whole = time_of(program, estimate(program, sizes), sizes)
+    whole = time_of(program, sizes)
     for extent in dict.fromkeys(i.extent for i in largest.indices):
         for length in lengths_of_slices(sizes[extent], 1, sizes[extent], 1):  # all there are
             step = slice_index(program, [largest.name], extent, length, REASON)
@@ -63,8 +63,7 @@ def lower_peak(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations,
             later = sum(size(e) for e in after if e.name in outputs)
             if size(largest) * length > TOLERABLE * later * sizes[extent]:  # blocks fill up
                 continue
-            time = time_of(step.program, estimate(step.program, known), known)
-            if time <= TOLERABLE * whole:
+            if time_of(step.program, sizes) <= TOLERABLE * whole:
                 return step.program, [step]
             break
     return program, []

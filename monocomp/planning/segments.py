@@ -25,7 +25,7 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import estimate, total_time
+from monocomp.costs.holding import estimate, time_of
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
@@ -72,15 +72,14 @@ def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations
         stored = [a for a in step.program.computed if a.name not in program.by_name]
         if any(elements(a.indices, known) > largest for a in stored):
             return []
-        before, after = (estimate(p, known) for p in (program, step.program))
         # The loops of all rows together are one over the list; what they store is as much.
-        summed = [k for k in after if own in k.equations]
+        summed = [k for k in estimate(step.program, known) if own in k.equations]
         loops = sum(k.cost.work for k in summed) * (1 - 1 / known[gathered.row.extent])
         results = sum(elements(e.indices, known) for k in summed for e in k.equations)
         new = len(step.program.sorted) - len(program.sorted)
-        time = total_time(after) - loops + results * STORED_BYTES * BYTE_TIME
+        time = time_of(step.program, known) - loops + results * STORED_BYTES * BYTE_TIME
         time += new * LAUNCHES * LAUNCH_TIME
-        return [replace(step, cost=Saving(total_time(before), time))]
+        return [replace(step, cost=Saving(time_of(program, known), time))]
 
     return keep_cheaper(program, [e.name for e in program.computed], tried)
 

@@ -16,21 +16,17 @@ as in v == label[t], it counts from where the slice begins, which is a parameter
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from monocomp import terms as T
 from monocomp.costs.cost import ELEMENT_BYTES
-from monocomp.costs.counting import Estimate, elements
-from monocomp.costs.holding import total_time
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.records import Input, Param
 from monocomp.display.formulas import name, words
-from monocomp.extents.nominal import COLUMNS, ROW_BLOCK
-from monocomp.machine.gpus import HOPPER
+from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.planning.naming import NewNames
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
@@ -98,28 +94,6 @@ def _in_slices(program: Equations, stored: frozenset[str], extent: str, length: 
 
 def _is_sliced(after: Equations, *how: Any) -> bool:
     return _in_slices(*how) == after
-
-
-def time_of(program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]) -> float:
-    """Return the time of kernels, of which those for slices run once for each. Results that fill
-    fewer tiles than there are processors leave some without work."""
-    slices = program.slices
-    if slices is None:
-        return total_time(kernels)
-    count = math.ceil(sizes[slices.whole] / slices.length)
-    total = 0.0
-    for k in kernels:
-        is_inside = k.equations[0].name in slices.computed
-        instances = elements(k.grid, sizes)  # at least
-        tiles = max(instances, *(_tiles(e, sizes) for e in k.equations))
-        total += k.cost.time * (count * max(1.0, HOPPER.processors / tiles) if is_inside else 1)
-    return total
-
-
-def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
-    """Return how many tiles an equation's result fills; narrow tiles have fewer elements."""
-    columns = min([COLUMNS, *(sizes[i.extent] for i in e.indices[-1:])])
-    return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
 
 class _Slicing:

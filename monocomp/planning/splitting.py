@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.costs.holding import saving_of, saving_of_splits
+from monocomp.costs.holding import WORTHWHILE, saving_of, saving_of_splits
 from monocomp.costs.roles import kernel_groups, rows_of, streamed_reads
 from monocomp.declarations.records import Param
 from monocomp.display.formulas import listed, name, sentence
@@ -30,7 +30,6 @@ from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.planning.lists import equal_splits, listed_splits
 from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import Rows
-from monocomp.planning.storing import WORTHWHILE
 from monocomp.planning.streams import Stream, long_stream
 from monocomp.planning.stretches import can_be_split
 from monocomp.planning.trials import keep_cheaper

@@ -30,7 +30,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
 from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
-from monocomp.costs.holding import estimate, total_time
+from monocomp.costs.holding import WORTHWHILE, estimate, time_of
 from monocomp.costs.operands import (
     stored_operands,
 )
@@ -43,7 +43,7 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import order_sums, store_partial_sum
 from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.segments import in_segments
-from monocomp.planning.slicing import lengths_of_slices, slice_index, time_of
+from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.stored_reading import StoredReading, times
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
@@ -54,7 +54,6 @@ from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import addends, factors
 
 TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
-WORTHWHILE = 0.75  # what is left of the work; more than that is not worth another kernel
 TOLERABLE = 1.02  # times the least time, for values that take less memory
 WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
@@ -76,30 +75,29 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
     sizes = planned_sizes(program, sizes)
-    kernels = estimate(program, sizes)
     trials = 0
     while True:
-        whole, least = total_time(kernels), math.inf
-        best: tuple[list[Step], list[Estimate]] | None = None
+        kernels = estimate(program, sizes)
+        whole, least = time_of(program, sizes), math.inf
+        best: list[Step] = []
         values = list(_repeated_values(kernels, sizes))
         for tried, is_beside in _choices(program, kernels, values, sizes):
             if trials == TRIALS:
                 break
             trials += 1
-            trial = estimate(tried[-1].program, sizes)
-            cost = total_time(trial)
+            cost = time_of(tried[-1].program, sizes)
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
-                least, best = cost, (tried, trial)
-        if best is None:
+                least, best = cost, tried
+        if not best:
             steps += _in_slices(program, kernels, sizes)
             program = result_of(program, steps)
             steps += order_sums(program, planned_sizes(program, sizes))
             return result_of(program, steps), steps
         # Values that are stored together were weighed together: the last to be has the cost.
-        last = max(n for n, step in enumerate(best[0]) if step.rule in STATED)
-        best[0][last] = replace(best[0][last], cost=Saving(whole, least))
-        steps += best[0]
-        program, kernels = steps[-1].program, best[1]
+        last = max(n for n, step in enumerate(best) if step.rule in STATED)
+        best[last] = replace(best[last], cost=Saving(whole, least))
+        steps += best
+        program = best[-1].program
 
 
 # --- what could be stored ---------------------------------------------------------------------
@@ -183,9 +181,7 @@ def _in_slices(
     at a time, if that is worth it; or operands, of which there need not be too many. What these
     leave are plain products, and what they replace may have columns that are too wide."""
     limit = _largest_tensor(program, sizes)
-    written = program
-    whole = total_time(kernels)
-    fused = cache(lambda: total_time(estimate(written, sizes, fitted=True)))
+    written_at = cache(partial(time_of, program, sizes))
     before = _read_by_all(program)
     if before:
         program = before[-1].program
@@ -219,13 +215,10 @@ def _in_slices(
                     break
                 tried.append([*stored, step])
         for steps in tried:
-            after, share = steps[-1].program, 1.0
-            known = dict(sizes)
-            if after.slices is not None:
-                known[after.slices.part] = after.slices.length
-                share = after.slices.length / sizes[after.slices.whole]
-            time = time_of(after, estimate(after, known, fitted=are_operands), known)
-            saving = Saving(fused() if are_operands else whole, time)
+            slices = steps[-1].program.slices
+            share = 1.0 if slices is None else slices.length / sizes[slices.whole]
+            time = time_of(steps[-1].program, sizes, are_operands)
+            saving = Saving(written_at(are_operands), time)
             steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
             options.append((time / saving.before, int(taken * share), steps))
     least = min((left for left, _, _ in options), default=math.inf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends import torch as backend
 from monocomp.backends.tape import sharing, softmax
+from monocomp.machine.cpu import CPU
 from tests.backends.library_cases import CASES
 
 CAUSAL = "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
@@ -101,7 +103,7 @@ def test_what_is_shared_is_computed_once() -> None:
     torch.testing.assert_close(repeat(kernel, tensors), wanted)
     more = kept_elements(lambda: kernel(*tensors)) - before
     assert 24 * 24 <= more <= 2 * 24 * 24
-    with patch.object(sharing, "SHARED", 24 * 24 - 1):
+    with patch.object(sharing, "CPU", replace(CPU, shared=24 * 24 - 1)):
         kernel, *_ = causal()
         torch.testing.assert_close(repeat(kernel, tensors), wanted)
         assert kept_elements(lambda: kernel(*tensors)) == before

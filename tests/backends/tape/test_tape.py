@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from monocomp.backends.tape import reading, recording, tape
 from monocomp.backends.tape.recorder import Recorder
 from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import strided
+from monocomp.machine.cpu import CPU
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 from tests.backends.running import largest_error, scale_of
@@ -40,10 +42,10 @@ def tapes_made(largest: int | None = None) -> Iterator[list[Any]]:
         made.append(None if both is None else both[0])
         return both
 
-    limit = recording.LARGEST if largest is None else largest
+    limit = CPU.tile if largest is None else largest
     with (
         patch.object(backend, "recorded", recorded),
-        patch.object(recording, "LARGEST", limit),
+        patch.object(recording, "CPU", replace(CPU, tile=limit)),
     ):
         yield made
 
@@ -126,10 +128,10 @@ def test_elements_at_one_place_are_copied() -> None:
 
 
 def test_large_masks_are_not_kept() -> None:
-    """What is larger than `KEPT` is computed in each call."""
+    """What is larger than `CPU.kept` is computed in each call."""
     Q, K, V = torch.randn(3, 40, 4).unbind()
     wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
-    with patch.object(tape, "KEPT", 64), tapes_made() as made:
+    with patch.object(tape, "CPU", replace(CPU, kept=64)), tapes_made() as made:
         found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
     assert max(t.numel() for t in made[0].kept) <= 64
     torch.testing.assert_close(found, wanted)
@@ -358,7 +360,7 @@ def test_results_that_are_kept_may_not_be_written_to() -> None:
 
 @pytest.mark.parametrize("kept", [4, 3])
 def test_what_numbers_decide_is_computed_once_for_them(kept: int) -> None:
-    """Calls in turn with the same numbers share it; what is larger than `KEPT`, and what is
+    """Calls in turn with the same numbers share it; what is larger than `CPU.kept`, and what is
     returned, each call computes."""
     recorder, seen = Recorder(2), []
     x, n = recorder.input(0, (4,), torch.float32), recorder.inputs[1]
@@ -370,7 +372,7 @@ def test_what_numbers_decide_is_computed_once_for_them(kept: int) -> None:
     condition = recorder.step("first", first, [n], (4,), torch.bool)
     zero = recorder.constant("zero", torch.zeros(()))
     chosen = recorder.step("where", torch.where, [condition, x, zero], (4,), x.dtype)
-    with patch.object(tape, "KEPT", kept):
+    with patch.object(tape, "CPU", replace(CPU, kept=kept)):
         made = Tape(recorder.steps, recorder.inputs, [chosen], [n])
         returning = Tape(recorder.steps, recorder.inputs, [chosen, condition], [n])
     numbers, values = [2, 2, 3, 3, 2], torch.arange(1.0, 5.0)
