@@ -49,6 +49,10 @@ PASSES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "O[q] = softmax[k](S[q,k]) * V[k]\nM[q] = max[k](S[q,k])": ({"k": 3}, {"k": 1}),
     "O[q] = softmax[k](S[q,k]) * V[k] + softmax[k](S[q,k] + B[q]) * W[k]": ({"k": 3}, {"k": 1}),
     "O[q] = softmax[k](S[q,k]) * V[k] + softmax[k](0.5 * S[q,k]) * W[k]": ({"k": 3}, {"k": 1}),
+    # The largest of a softmax, their positions, and the softmax take one pass.
+    "index r < 8\nP[q,k] = softmax[k if k <= q](S[q,k])\nO[q,e] = P[q,k] * V[k,e]\n"
+    "T[q,r] = top[k -> r if k <= q](P[q,k])\nA[q,r] = argtop[k -> r if k <= q](P[q,k])\n"
+    "B[q] = argmax[k if k <= q](P[q,k])\nreturn O, T, A, B": ({"k": 4}, {"k": 1}),
     "O[q] = var[k](A[q,k])": ({"k": 1}, {"k": 1}),
     "P[i,k] = softmax[k](X[i,k])": ({"k": 3}, {"k": 2}),
     "L[i] = logsumexp[k](X[i,k])": ({"k": 2}, {"k": 1}),

@@ -74,21 +74,6 @@ def test_other_orders_and_fewer_rules(name: str, seed: int, all_of_them: bool) -
     check_kernel(name, kernel)
 
 
-@settings(max_examples=12)
-@given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32))
-def test_one_rule_at_a_time(name: str, seed: int) -> None:
-    """From a random step on, rules are applied by name, at random."""
-    source = random.Random(seed)
-    derivation = Derivation.of(derive(translate(check(PROGRAMS[name]))))
-    derivation = derivation.first(source.randrange(len(derivation) + 1))
-    for _ in range(source.randrange(6)):
-        try:
-            derivation = derivation.apply(source.choice(list(RULES)))
-        except UsageError as error:
-            assert "does not apply in" in str(error)
-    check_kernel(name, mc.compile(derivation, backend="numpy"))
-
-
 def test_finish() -> None:
     """From any step on, what is left to do leads to the same program."""
     full = derive_and("causal")

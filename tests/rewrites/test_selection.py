@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import monocomp as mc
 from monocomp.reference.oracle import evaluate
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
@@ -94,21 +93,3 @@ def test_values_and_places_stay(element: str, filtered: str) -> None:
     wanted = evaluate(rewriter.start.origin.text, inputs)
     for got, exact in zip(values(rewriter.program, inputs), wanted, strict=True):
         np.testing.assert_allclose(got, exact, rtol=1e-12)
-
-
-def test_probabilities_are_chosen_among_logits() -> None:
-    """The largest of a softmax, their positions, and the softmax take one pass."""
-    kernel = mc.compile(
-        """
-        index r < 8
-        S[q,k] = Q[q,d] * K[k,d]
-        P[q,k] = softmax[k if k <= q](S[q,k])
-        O[q,e] = P[q,k] * V[k,e]
-        T[q,r] = top[k -> r if k <= q](P[q,k])
-        A[q,r] = argtop[k -> r if k <= q](P[q,k])
-        B[q] = argmax[k if k <= q](P[q,k])
-        return O, T, A, B
-        """
-    )
-    assert kernel.report()["passes"] == {"k": 1}
-    assert kernel.report()["kernels"] == 1

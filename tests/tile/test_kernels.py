@@ -293,25 +293,6 @@ CASES = {
         lambda: {"O": np.maximum(INPUTS["S"].max(1), 3), "P": 2.5 + INPUTS["S"].sum(1)},
         {"c": 2.5},
     ),
-    "what an earlier loop carried": Case(
-        """
-        kernel f(S: float[q, k]) -> O: float[q]
-          row q
-          stream k
-          state s[q] = 0.0
-          for k in 0 .. |k|:
-            S_tile[q,k] = S[q, k]
-            s <- s + sum[k](inside[k, 0.0](S_tile))
-          state t[q] = s
-          for k in 0 .. min(|k|, q):
-            S_tile_2[q,k] = S[q, k]
-            t <- t + sum[k](inside[k, 0.0](S_tile_2))
-          store O[q] = t
-        """,
-        lambda: {
-            "O": INPUTS["S"].sum(1) + (INPUTS["S"] * (np.arange(K) < np.arange(Q)[:, None])).sum(1)
-        },
-    ),
     "a scan's carry": Case(
         """
         kernel f(A: float[q, k], S: float[q, k], r: float[q]) -> O: float[q, k]

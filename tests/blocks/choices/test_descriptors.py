@@ -99,32 +99,6 @@ def test_blocks_that_slide(name: str) -> None:
             Bound(0.0, 4 * ALONE["triton"].floor).check(got, good)
 
 
-LATER = (
-    "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if q + {0} <= k](Q[q,d] * K[k,d]) * V[k,e]"
-)
-
-
-@pytest.mark.parametrize("by_descriptor", [True, False])
-@pytest.mark.parametrize(
-    ("blocks", "length", "shift"),
-    [
-        ((32, 16), 64, 0),
-        ((16, 16), 64, 16),
-        ((32, 16), 65, 0),  # from here on blocks do not fit, and slide
-        ((32, 16), 64, 7),
-        ((16, 32), 64, 0),
-    ],
-)
-def test_blocks_that_fit(
-    blocks: tuple[int, int], length: int, shift: int, by_descriptor: bool
-) -> None:
-    """Rows whose keys begin where they do, and run to the end."""
-    text = LATER.format(shift)
-    made = make_inputs(text, {"q": length, "k": length, "d": 8, "e": 12})
-    found, _ = interpreter.call(described, text, made, by_descriptor, blocks)
-    near("triton", text, made, found, 4)
-
-
 def test_layouts() -> None:
     """Any order of the dimensions will do, if the last one has no gaps."""
     sizes = {"b": 2, "h": 3, "q": 19, "k": 37, "d": 24, "e": 40}

@@ -177,22 +177,3 @@ COMBINE = """kernel f(x: float[i,k]) -> V: float[i], P: int[i]
 def test_short_fields(later: str, is_short: bool) -> None:
     """A position that a combine chooses takes the bits of an index."""
     assert bool(choose(parse(COMBINE.format(later))).short) == is_short
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    ("logits", "name"), [("x[q,k]", "argmax"), ("x[q,k]", "argmin"), ("x[q,e] * y[k,e]", "argmax")]
-)
-def test_positions_of_extremes(logits: str, name: str, backend: str) -> None:
-    """The first of equal elements, over several blocks, filtered, and of nothing: 0."""
-    text = f"input x[q,k], n[k]: int\nO[q] = {name}[k if n[k] > q]({logits})"
-    if "y" in logits:
-        text = text.replace("input x[q,k]", "input x[q,e], y[k,e]")
-    inputs = make_inputs(text, {i: n for i, n in SIZES.items() if i in text})
-    inputs["x"] = inputs["x"].round()
-    inputs["n"] = torch.arange(SIZES["k"], dtype=torch.int32) // 2
-    inputs["n"][SIZES["k"] // 2] = SIZES["q"] - 1
-    (wanted,) = exact(text, inputs)
-    with both_stages():
-        (result,) = run(backend, text, inputs)
-    assert torch.equal(result.long(), torch.as_tensor(wanted).long())
