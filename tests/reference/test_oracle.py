@@ -161,13 +161,14 @@ ARITHMETIC = {
     "sum[j if j > 0](softmax[j](where(j > 0, B, C))); exp(B); exp2(B); sigmoid(B); softplus(B); "
     "silu(B); gelu(B); relu(B); sum[j if j < 0](X[j]); mean[j if j < 0](X[j]); "
     "var[j if j < 0](X[j]); argmin[j if j < 0](X[j]); sum[j](softmax[j if j < 0](X[j]))",
-    1: "where(D > 0 or C > 0, 1, 2); where(B < D, 1, 2); argmax[j](where(j > 0, D, B)); "
-    "where(min[j if j < 0](X[j]) > D, 1, 2); prod[j if j < 0](X[j]); "
-    "where(all[j if j < 0](X[j] > 0), 1, 2)",
+    1: "int(-3.5 * D) % int(D); where(D > 0 or C > 0, 1, 2); where(B < D, 1, 2); "
+    "argmax[j](where(j > 0, D, B)); where(min[j if j < 0](X[j]) > D, 1, 2); "
+    "prod[j if j < 0](X[j]); where(all[j if j < 0](X[j] > 0), 1, 2)",
     2: "where(any[j if j < 0](X[j] > 0), 1, 2); exp(log(A)) + D; maximum(B, D); "
     "where(D < 0 and C > 0, 1, 2); where(D > 0, D, C)",
     4: "sum[j if j > 0](X[j])",
-    -1: "tanh(B); erf(B); elu(B); sign(B)",
+    -1: "tanh(B); erf(B); elu(B); sign(B); int(3.5 * D) % int(-D)",
+    -4: "int(-3.5 * D) // int(D); int(3.5 * D) // int(-D)",
     INF: "min[j if j < 0](X[j]); min[j if j < 0](X[j]) + D",
     -INF: "B / D; B + C; C + B; B - C; B - B; -inf; D * B; log(A); minimum(B, D); "
     "D - min[j if j < 0](X[j]); D * min[j if j < 0](X[j]) / -D; B + min[j if j < 0](X[j]); "
