@@ -48,6 +48,8 @@ def filters(plan: Plan) -> list[Filter]:
                 if condition is T.TRUE or roles.get(stream.extent) == "whole":
                     continue
                 inside = [i for i in e.indices if i.name in condition.free]
+                if not condition.free <= {stream.name, *(i.name for i in inside)}:
+                    continue  # it varies with an index of a fold around this one
                 row = next((i for i in inside if i.name in rows), None)
                 found.setdefault(
                     condition, Filter(row or next(iter(inside), None), stream, condition)
