@@ -104,18 +104,11 @@ def executed(notebook: Any, kernel: Any) -> Any:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_links_lead_to_notebooks(path: Path) -> None:
-    prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
-    prose = re.sub(r"`[^`]*`", "", prose)
-    for link in re.findall(r"\]\(([^)]+)\)", prose):
-        assert (path.parent / link).exists(), link
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
-def test_commands_and_programs_exist(path: Path) -> None:
-    """Names in the prose that could rot: commands of monocomp."""
+def test_what_is_named_exists(path: Path) -> None:
+    """Links lead to notebooks, and commands are those of monocomp."""
     from monocomp.command_line.main import VERBS
 
     prose = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
-    for verb in re.findall(r"`monocomp (\w+)", prose):
-        assert verb in VERBS
+    assert {*re.findall(r"`monocomp (\w+)", prose)} <= {*VERBS}
+    for link in re.findall(r"\]\(([^)]+)\)", re.sub(r"`[^`]*`", "", prose)):
+        assert (path.parent / link).exists(), link

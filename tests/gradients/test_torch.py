@@ -357,17 +357,6 @@ def test_kernels_are_pickled_by_their_text() -> None:
 # --- emitted kernels ----------------------------------------------------------------------
 
 
-def _of_emitted(backend: str) -> list[Tensor]:
-    torch.manual_seed(0)
-    kernel = mc.compile(library.load("causal"), backend=backend)
-    inputs = [torch.randn(1, 2, 8, 5).transpose(2, 3).requires_grad_() for _ in range(3)]
-    found = []
-    for _ in range(2):  # the second call repeats the plans of the first
-        result = kernel(*inputs)
-        found = [result.detach(), *grad(result.sum(), inputs)]
-    return found
-
-
 def _repeated(backend: str) -> list[Tensor]:
     """Gradients of calls that look like the first, but for one thing each."""
     torch.manual_seed(0)
@@ -415,7 +404,7 @@ def _of_talking_heads(backend: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(
     "made",
-    [_of_emitted, pytest.param(_repeated, marks=pytest.mark.slow), _of_bands, _of_talking_heads],
+    [pytest.param(_repeated, marks=pytest.mark.slow), _of_bands, _of_talking_heads],
 )
 def test_gradients_in_the_interpreter(made: Callable[[str], list[Tensor]]) -> None:
     """Calls are repeated that look the same: in layouts of cotangents, in what hooks make of kept

@@ -178,23 +178,13 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
         assert printed[0] and printed == planned
 
 
-def test_a_view_of_packed_rows_is_there_for_the_kernel_that_reads_it() -> None:
-    """The gradient of a cache packs rows of queries; a later kernel reads them by their heads."""
-    sizes = {"b": 32, "h": 16, "g": 4, "q": 16, "k": 2048, "d": 128, "e": 128}
-    gradient = mc.grad(library.load("int8_cache"), ["Q", "SK", "SV"], extents=sizes)
-    plan = mc.compile(gradient).plan(sizes, processors=132)
-    program = host_program(plan.program, [of_tile_program(k) for k in plan.kernels])
-    read = {name for k in plan.kernels for name in k.inputs}
-    assert plan.program.views.keys() & read
-    verify(program)
-
-
 def test_a_plan_knows_the_views_that_kernels_read() -> None:
     """As wide as their offsets are: the gradient of a cache, on a GPU."""
     sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "r": 4096, "d": 128, "e": 128}
     gradient = mc.grad(library.load("rolling_cache"), extents=sizes)
     kernel = mc.compile(gradient, processors=PROCESSORS)
     module, configs = emitted_at(kernel, sizes)
+    verify(module.program)
     views = {s.name for s in module.program.body if isinstance(s, View)}
     assert any(views & {*s.tensors} for s in module.program.body if isinstance(s, Wide))
     target = PlanTarget(module.program, load(module.source), torch.device("cpu"), "ieee")

@@ -1,22 +1,17 @@
-"""The Gluon dialect: block programs with a producer mean what their tile programs mean, and compile
+"""The Gluon dialect: stages, sources and schedules of its block programs, which compile
 for Hopper with tiles in registers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends import block_interpreter
-from monocomp.backends import numpy as backend
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
@@ -32,13 +27,10 @@ from monocomp.blocks import (
     names_of,
     walk,
 )
-from monocomp.blocks.choices.choose import PASSES
-from monocomp.blocks.verifier import verify
 from monocomp.declarations.records import by_representative
 from monocomp.errors import UnsupportedError
 from monocomp.gradients.gradient import GradientPrograms
 from monocomp.tile import TileProgram
-from tests.backends.both_stages import in_float64, lengths
 from tests.backends.compiling import (
     SHARED_LIMIT,
     Launch,
@@ -51,7 +43,6 @@ from tests.backends.compiling import (
     without_elements,
 )
 from tests.backends.library_cases import CASES
-from tests.backends.running import run
 from tests.backends.triton.test_emit import faults
 
 SUPPORTED = (
@@ -77,8 +68,6 @@ MODULES = {
     *("triton.experimental.gluon", "triton.experimental.gluon.nvidia"),
     "triton.experimental.gluon.language.nvidia.hopper",
 }
-AFTER = tuple(GLUON.every_pass[:n] for n in range(len(PASSES) + 1, len(GLUON.every_pass) + 1))
-UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
 
 
 def kernel_of(text: str) -> TileProgram:
@@ -98,56 +87,6 @@ def in_gluon(
 
 
 # --- meaning ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def compared(groups: int, **longer: int) -> Iterator[list[str]]:
-    """Compare the block programs of all kernels that run inside with their tile programs, in blocks
-    of 16 or longer ones: after each pass over blocks, and where sizes are known. The list names
-    the kernels."""
-    original, seen = backend.run, []
-
-    def both(program, inputs, outputs, extents, params, **options) -> None:  # type: ignore[no-untyped-def]
-        original(program, inputs, outputs, extents, params, **options)
-        given = {n: in_float64(np.asarray(inputs[n])) for n in program.inputs}
-        chosen = lengths(program, extents, 16) | longer
-        each = [in_gluon(program, x) for x in (*AFTER, UNSKEWED)]
-        for blocks in (*each, in_gluon(program, sizes=extents)):
-            verify(blocks)
-            found = {o.name: np.full_like(outputs[o.name], np.nan) for o in program.outputs}
-            block_interpreter.run(
-                blocks, given, found, extents, params, chosen, descriptors=True, groups=groups
-            )
-            for n, array in found.items():
-                np.testing.assert_allclose(array, outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
-        seen.append(program.name)
-
-    with patch.object(backend, "run", both):
-        yield seen
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", SUPPORTED)
-def test_meaning(name: str) -> None:
-    case = CASES[name]
-    with compared(2) as seen:
-        run("numpy", case.text, case.inputs(case.sizes(37, 53, 20, 16)), name=name, **case.params)
-    assert seen
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_meaning_of_gradients(name: str) -> None:
-    case, random = CASES[name], np.random.default_rng(0)
-    kernel = mc.compile(mc.grad(case.text), name=name, backend="numpy")
-    sizes = case.sizes(37, 53, 20, 16)
-    inputs = {n: x.numpy() for n, x in case.inputs(sizes).items()}
-    for n, declared in kernel.declared.inputs.items():
-        if n not in inputs:
-            inputs[n] = random.standard_normal([sizes[d] for d in declared.dims])
-    with compared(2) as seen:
-        kernel(**{n: inputs[n] for n in kernel.declared.inputs}, **case.params)
-    assert seen
 
 
 @pytest.mark.parametrize("name", ["causal", "gqa", "dropout"])

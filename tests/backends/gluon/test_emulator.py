@@ -14,8 +14,12 @@ import pytest
 
 import monocomp as mc
 from monocomp import blocks as B
+from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
+from monocomp.backends.gluon.dialect import GLUON
 from monocomp.blocks import BlockProgram
+from monocomp.blocks.choices.choose import PASSES
+from monocomp.blocks.verifier import verify
 from monocomp.errors import UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.both_stages import in_float64, lengths
@@ -26,6 +30,8 @@ from tests.backends.library_cases import CASES
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
 BLOCK = 8  # rows of a warpgroup, and keys
+AFTER = tuple(GLUON.every_pass[:n] for n in range(len(PASSES) + 1, len(GLUON.every_pass) + 1))
+UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,18 @@ class Call:
         for n, array in found.items():
             np.testing.assert_allclose(array, self.outputs[n], 1e-6, 1e-6)
 
+    def check_passes(self, groups: int) -> None:
+        """Interpret its block program after each pass over blocks, and where sizes are known."""
+        chosen = lengths(self.program, self.extents, BLOCK)
+        each = [in_gluon(self.program, x) for x in (*AFTER, UNSKEWED)]
+        for blocks in (*each, in_gluon(self.program, sizes=self.extents)):
+            verify(blocks)
+            found = {n: np.full_like(x, np.nan) for n, x in self.outputs.items()}
+            call = self.inputs, found, self.extents, self.params, chosen
+            block_interpreter.run(blocks, *call, descriptors=True, groups=groups)
+            for n, array in found.items():
+                np.testing.assert_allclose(array, self.outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
+
 
 @cache
 def kernel_of(name: str, gradient: bool = False) -> mc.Kernel:
@@ -120,26 +138,30 @@ def emitted(name: str, kernel: int, gradient: bool = False) -> Emitted | None:
     return compiled(blocks)
 
 
+PROGRAMS = [*((n, False) for n in SUPPORTED), *((n, True) for n in GRADIENTS)]
+
+
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", sorted(CASES))
-def test_meaning(name: str) -> None:
+@pytest.mark.parametrize(("name", "gradient"), PROGRAMS)
+def test_meaning_after_each_pass(name: str, gradient: bool) -> None:
+    """Of programs and of their gradients."""
+    for call in calls(name, Run(37, 53, 2, 2, 1, None), gradient):
+        call.check_passes(groups=2)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    ("name", "gradient"), [*PROGRAMS, *((n, False) for n in sorted({*CASES} - {*SUPPORTED}))]
+)
+def test_meaning(name: str, gradient: bool) -> None:
     """In every order of events."""
     count = 0
     for run in RUNS:
-        for n, call in enumerate(calls(name, run)):
-            if (made := emitted(name, n)) is not None:
+        for n, call in enumerate(calls(name, run, gradient)):
+            if (made := emitted(name, n, gradient)) is not None:
                 call.check(*made, run)
                 count += 1
     assert count or name not in SUPPORTED
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", GRADIENTS)
-def test_meaning_of_gradients(name: str) -> None:
-    for run in RUNS:
-        for n, call in enumerate(calls(name, run, gradient=True)):
-            if (made := emitted(name, n, gradient=True)) is not None:
-                call.check(*made, run)
 
 
 @pytest.mark.parametrize(

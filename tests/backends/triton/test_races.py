@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from triton import runtime
-from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime._async_compile import active_mode
 
@@ -24,6 +23,7 @@ from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit,
 from monocomp.backends.triton import launch
 from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
+from tests.backends.triton.test_replay import Driver
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
 INPUTS = {n: torch.zeros(1, 1, 64, 16) for n in "QKV"}
@@ -162,19 +162,6 @@ def test_an_interruption_is_the_callers(
         chosen()
     monkeypatch.setenv("MONOCOMP_TUNE", "1")
     assert chosen() == options()[0]
-
-
-class Driver:
-    """Stands for a GPU's driver where kernels are only compiled."""
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
 
 
 def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
