@@ -19,14 +19,10 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import load
 from monocomp.errors import (
-    DeviceError,
     IndexRangeError,
     InputError,
     MonocompError,
-    ShapeError,
     UnsupportedDtypeError,
-    UnsupportedError,
-    UsageError,
 )
 from tests.backends import interpreted
 from tests.backends.interpreted import call
@@ -123,66 +119,7 @@ def test_repr_says_what_runs() -> None:
     assert "last ran on torch (cpu)" in repr(kernel)
 
 
-def test_names_of_the_search() -> None:
-    """Cannot be told from those of the program."""
-    kernel = mc.compile("param seconds: float\nO[i] = A[i] * seconds")
-    with pytest.raises(UsageError, match=r"'seconds' of tune have one name(.|\n)*monocomp tune"):
-        kernel.tune(torch.ones(3), seconds=3.0)
-
-
 # --- inputs and parameters ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backend", ["numpy", "torch", "auto"])
-def test_missing_extra_and_misspelt(backend: str) -> None:
-    """Each names what is wrong and what would be accepted."""
-    kernel = mc.compile(WINDOW, backend=backend)
-    q, k, v = tensors()
-    assert "input 'V' is missing" in message(kernel, InputError, q, k)
-    assert "missing: 'K', 'V'" in message(kernel, InputError, q)
-    assert "4 inputs are given by position" in message(kernel, InputError, q, k, v, v)
-    assert "given twice" in message(kernel, InputError, q, k, v, Q=q)
-    text = message(kernel, InputError, q, k, v, widnow=3)
-    assert "'widnow'" in text and "did you mean 'window'?" in text
-    assert "'v'" in message(kernel, InputError, q, k, v=v)
-    text = message(kernel, InputError, q, k, v, window=2.5)
-    assert "'window' must be an integer, not 2.5" in text
-    assert "'window'" in message(kernel, InputError, q, k, v, window="3")
-    assert "'window'" in message(kernel, InputError, q, k, v, window=True)
-    required = mc.compile("param c: float\nO[i] = c * X[i]", backend=backend)
-    assert "parameter 'c' is missing" in message(required, InputError, torch.ones(3))
-
-
-@pytest.mark.parametrize("backend", ["numpy", "torch", "auto"])
-def test_two_sizes_for_an_index(backend: str) -> None:
-    """Both tensors and both sizes are named."""
-    kernel = mc.compile(CAUSAL, backend=backend)
-    q, k, v = tensors()
-    text = message(kernel, ShapeError, q, k[..., :3], v)
-    assert "index 'd' has two sizes" in text
-    assert "d = 4 from Q, shape (b=2, h=3, q=5, d=4)" in text
-    assert "d = 3 from K, shape (b=2, h=3, k=6, d=3)" in text
-    text = message(kernel, ShapeError, q, k, v[:, :, :5])
-    assert "k = 6 from K" in text and "k = 5 from V" in text
-    text = message(kernel, ShapeError, q[0], k, v)
-    assert "'Q' has 4 dimensions" in text and "a tensor with 3 is given" in text
-
-
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_dtypes(backend: str) -> None:
-    """What no backend loads, and kinds that do not fit the program."""
-    kernel = mc.compile(CAUSAL, backend=backend)
-    q, k, v = tensors()
-    assert "dtype complex64" in message(kernel, UnsupportedDtypeError, q.to(torch.complex64), k, v)
-    text = message(kernel, UnsupportedDtypeError, q.long(), k, v)
-    assert "input Q has dtype int64, and the program needs float" in text
-    assert "Q.to(torch.float32)" in text
-    gather = mc.compile(GATHER, backend=backend)
-    text = message(gather, UnsupportedDtypeError, X=torch.ones(4), n=torch.ones(3))
-    assert "input n has dtype float32, and the program needs int" in text
-    masked = mc.compile("input M[k]: bool\ns = sum[k if M[k]](X[k])", backend=backend)
-    text = message(masked, UnsupportedDtypeError, M=torch.ones(3).long(), X=torch.ones(3))
-    assert "input M has dtype int64, and the program needs bool" in text
 
 
 def test_dtypes_of_triton() -> None:
@@ -195,50 +132,6 @@ def test_dtypes_of_triton() -> None:
 
 def _run_float64() -> None:
     mc.compile(CAUSAL, backend="triton")(*(t.double() for t in tensors()))
-
-
-def test_devices() -> None:
-    """All tensors on one, and one that the backend runs on."""
-    q, k, v = tensors()
-    text = message(mc.compile(CAUSAL), DeviceError, q, k.to("meta"), v)
-    assert "Q on cpu, K on meta, V on cpu" in text
-    text = message(mc.compile(CAUSAL, backend="triton"), DeviceError, q, k, v)
-    assert "needs CUDA tensors, and these are on cpu" in text and "TRITON_INTERPRET=1" in text
-
-
-def test_what_is_no_tensor() -> None:
-    """NumPy arrays for torch, and lists for anyone."""
-    arrays = [t.numpy() for t in tensors()]
-    for backend in ("torch", "auto", "triton"):
-        text = message(mc.compile(CAUSAL, backend=backend), InputError, *arrays)
-        assert "input Q is a ndarray, not a torch tensor" in text and "backend='numpy'" in text
-    found = mc.compile(CAUSAL, backend="numpy")(*arrays)
-    assert isinstance(found, np.ndarray) and found.dtype == np.float64
-    text = message(mc.compile(CAUSAL), InputError, [[1.0]], *arrays[1:])
-    assert "input Q is a list, not a tensor" in text
-
-
-@pytest.mark.parametrize("backend", ["torch", "triton"])
-def test_what_has_no_dense_elements(backend: str) -> None:
-    """Layouts other than strides, and tensors without data."""
-    kernel = mc.compile(CAUSAL, backend=backend)
-    q, k, v = tensors()
-    text = message(kernel, InputError, q, k.to_sparse(), v)
-    assert "input K has the layout sparse_coo" in text and "K.to_dense()" in text
-    pieces = torch.nested.nested_tensor([k[0], k[1]], layout=torch.jagged)
-    assert "input K has the layout nested" in message(kernel, InputError, q, pieces, v)
-    text = message(kernel, DeviceError, *(t.to("meta") for t in (q, k, v)))
-    assert "the inputs are on device meta, where tensors have no elements" in text
-
-
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-def test_integers_past_64_bits(backend: str) -> None:
-    """Kernels cannot take them."""
-    kernel = mc.compile(WINDOW, backend=backend)
-    text = message(kernel, InputError, *tensors(), window=1 << 63)
-    assert "parameter 'window' is 9223372036854775808, and kernels take integers of 64 bits" in text
-    assert "'window' is of 20001 bits" in message(kernel, InputError, *tensors(), window=1 << 20000)
-    kernel(*tensors(), window=(1 << 63) - 1)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -288,55 +181,7 @@ def test_a_sign_that_memory_does_not_have() -> None:
     assert torch.equal(*interpreted.call(_conjugates))
 
 
-def test_gradients_are_refused() -> None:
-    """By the backend that has none: better than a result that silently has none."""
-    x, c = torch.ones(3, requires_grad=True), torch.tensor(2.0, requires_grad=True)
-    kernel = mc.compile("param c: float\nO[i] = c * X[i]", backend="numpy")
-    for name, given in (("X", {"X": x, "c": 2.0}), ("c", {"X": x.detach(), "c": c})):
-        text = message(kernel, UnsupportedError, **given)
-        assert f"{name} requires a gradient, and backend 'numpy'" in text
-        assert f"{name}.detach()" in text
-        with torch.no_grad():
-            assert kernel(**given).tolist() == [2.0] * 3
-
-
 # --- backends -----------------------------------------------------------------------------
-
-
-def test_unknown_backends() -> None:
-    """With the nearest name."""
-    with pytest.raises(UsageError, match=r"unknown backend 'tritn'(.|\n)*did you mean 'triton'"):
-        mc.compile(CAUSAL, backend="tritn")
-    with pytest.raises(UsageError, match="backends: auto, numpy, torch, triton"):
-        mc.compile(CAUSAL, backend="xyz")
-    with pytest.raises(UsageError, match="did you mean 'triton'"):
-        mc.compile(CAUSAL).source("Triton")
-
-
-def test_unknown_dtypes_and_extents() -> None:
-    """Of `source`."""
-    kernel = mc.compile(CAUSAL)
-    with pytest.raises(UnsupportedDtypeError, match="did you mean 'bf16'"):
-        kernel.source(dtype="bf61")
-    with pytest.raises(UsageError, match="the program has no index 'f'"):
-        kernel.source(extents={"f": 3})
-    for size in (-1, 2.5, True, "7"):
-        with pytest.raises(UsageError, match="not a number of entries"):
-            kernel.source(extents={"d": size})  # type: ignore[dict-item]
-
-
-def test_triton_has_no_checked_mode() -> None:
-    """Said when compiling, not when calling."""
-    with pytest.raises(UnsupportedError, match="no checked mode"):
-        mc.compile(CAUSAL, backend="triton", checked=True)
-
-
-def test_a_program_without_inputs() -> None:
-    """Runs on the CPU; Triton would not know on which GPU."""
-    text = "index i < 5\nO[i] = i * 2"
-    assert mc.compile(text)().tolist() == [0, 2, 4, 6, 8]
-    with pytest.raises(UnsupportedError, match="needs an input tensor"):
-        mc.compile(text).source()
 
 
 # --- outputs without elements -------------------------------------------------------------
