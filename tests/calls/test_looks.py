@@ -121,3 +121,18 @@ def test_other_passes_are_looked_up(needed: str) -> None:
                     assert isinstance(total, Tensor)
                     gradients.append(torch.autograd.grad(total, inputs, retain_graph=True))
                 torch.testing.assert_close(*gradients)
+
+
+def test_a_pass_that_is_recorded_is_looked_up() -> None:
+    """Gradients that are differentiated in turn are no repeated ones, however alike the pass is."""
+    kernel, double = mc.compile(TEXT, backend="torch"), torch.float64
+    X, V = (torch.randn(4, n, dtype=double, requires_grad=True) for n in (4, 3))
+    cotangent = torch.ones(4, 3, dtype=double)
+    for create_graph in (False, False, False, False, True):
+        of_ours, of_eager = (
+            torch.autograd.grad(out, [X, V], cotangent, create_graph=create_graph)
+            for out in (kernel(X, V), X.softmax(-1) @ V)
+        )
+        torch.testing.assert_close(of_ours, of_eager)
+    seconds = (torch.autograd.grad(g[0].square().sum(), [X, V]) for g in (of_ours, of_eager))
+    torch.testing.assert_close(*seconds)

@@ -251,32 +251,14 @@ def test_every_statement_occurs() -> None:
     assert {*Statement.__subclasses__()} - found == {CheckEmpty, Clear, Free, Slices, Sort, Widen}
 
 
-TEXT = """\
-host(X, Y)
-    sizes i, j = X.shape
-    sizes _, k = Y.shape
-    check Y[j, k]
-    dtype of X, Y; else float32
-    O = empty[i, k]: promoted
-    launch kernel
-        X = X
-        Y = Y
-        O = O
-        size i = i
-        size k = k
-        size j = j
-    return O
-"""
-
-
 def of_matrix_product() -> HostProgram:
     kernel = mc.compile("O[i,k] = sum[j](X[i,j] * Y[j,k])")
     lowered = kernel.planner.plan({}).program
     return host_program(lowered, [of_tile_program(k) for k in kernel.tile_programs()])
 
 
-def test_text() -> None:
-    assert str(of_matrix_product()) == TEXT
+def test_text(golden: Callable[[str, str], None]) -> None:
+    golden("matrix_product.host.txt", str(of_matrix_product()))
 
 
 def test_numbers() -> None:

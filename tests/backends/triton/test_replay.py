@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import pytest
@@ -149,35 +149,63 @@ def transposed(t: Tensor) -> Tensor:
     return t.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-CHANGES: dict[str, Any] = {
-    "length": lambda v: v | {"Q": torch.randn(1, 2, 40, 16).bfloat16()},
-    "batch": lambda v: {n: t.repeat(2, 1, 1, 1) for n, t in v.items()},
-    "dtype": lambda v: {n: t.half() for n, t in v.items()},
-    "dtype of one": lambda v: v | {"V": v["V"].half()},
-    "strides": lambda v: v | {"K": transposed(v["K"])},
-    "expanded": lambda v: v | {"K": v["K"][:, :1].expand(1, 2, 16, 16)},
-    "alignment": lambda v: v | {"V": shifted(v["V"])},
-    "a parameter that is 1": lambda v: v | {"window": 1},
-    "a parameter that 16 divides": lambda v: v | {"window": 32},
-    "a parameter past 32 bits": lambda v: v | {"window": (1 << 31) + 1},
-    "a default": lambda v: v | {"window": 1024},
+Values: TypeAlias = dict[str, Any]
+# A program, a call, changes of it that are repeated, and others that are not.
+CALLS: dict[str, tuple[str, Values, list[Values], list[Values]]] = {
+    "layouts": (
+        WINDOW,
+        tensors(),
+        [tensors(), dict.fromkeys("QK", tensors()["Q"]), {"window": 1024}],
+        [
+            {"Q": torch.randn(1, 2, 40, 16).bfloat16()},
+            {n: t.repeat(2, 1, 1, 1) for n, t in tensors().items()},
+            {n: t.half() for n, t in tensors().items()},
+            {"V": tensors()["V"].half()},
+            {"K": transposed(tensors()["K"])},
+            {"K": tensors()["K"][:, :1].expand(1, 2, 16, 16)},
+            {"V": shifted(tensors()["V"])},
+        ],
+    ),
+    "a parameter of a filter": (
+        WINDOW,
+        tensors() | {"window": 7},
+        [{"window": 9}],
+        [{"window": 1}, {"window": 32}, {"window": (1 << 31) + 1}],
+    ),
+    "a parameter that only kernels read": (  # as long as Triton compiles the same for it
+        PLACED,
+        {n: t[0, 0] for n, t in tensors().items()} | {"position": 7},
+        [{"position": n} for n in (9, -2, 1 << 20 | 1)],
+        [
+            {"position": n}
+            for n in (0, 1, 32, 1 << 24 | 1, 1 << 31, -(1 << 31), torch.tensor(7), 7.0)
+        ],
+    ),
+    "a parameter of an extent": (  # and a float, which may be any
+        SCALED,
+        {"X": torch.randn(16), "n": 3, "scale": 1.0},
+        [{"scale": 0.5}],
+        [{"n": 5}],
+    ),
+    "an integer for a float": (SCALED, {"X": torch.randn(16), "scale": 4}, [{}], [{"scale": 6}]),
 }
 
 
-@pytest.mark.one_in(15)
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_looks_different_is_planned_anew(driver: Driver, change: str) -> None:
-    """And repeated as the ordinary way launches it, before and after the change."""
-    kernel = mc.compile(WINDOW, backend="triton")
-    first = tensors() | ({"window": 7} if "param" in change else {})
-    other = CHANGES[change](first)
-    wanted = [launched(driver, mc.compile(WINDOW, backend="triton"), **v) for v in (first, other)]
-    assert wanted[0] != wanted[1] or change == "a default"
-    assert launched(driver, kernel, **first) == wanted[0]
-    assert not is_repeated(driver, kernel, **other)
-    assert launched(driver, kernel, **other) == wanted[1]
-    for values, launch in zip((first, other, first), (*wanted, wanted[0]), strict=True):
-        assert repeated(driver, kernel, **values) == launch
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(driver: Driver, name: str) -> None:
+    """What looks different is planned anew; all calls launch what those of a new kernel do."""
+    text, first, same, others = CALLS[name]
+    kernel = mc.compile(text, backend="triton")
+    launched(driver, kernel, **first)
+    for change in others:
+        assert not is_repeated(driver, kernel, **first | change), change
+    for values in (first, *(first | change for change in (*same, *others)), first):
+        wanted = launched(driver, mc.compile(text, backend="triton"), **values)
+        assert launched(driver, kernel, **values) == wanted
+        if isinstance(values.get("position", 0), int):  # others are looked at in each call
+            assert repeated(driver, kernel, **values) == wanted
+    for change in same:
+        assert is_repeated(driver, kernel, **first | change), change
 
 
 @pytest.fixture
@@ -223,45 +251,6 @@ def test_odd_rows_are_copied_in_each_call(driver: Driver) -> None:
         assert by_descriptor.base is copied[1] and any(copied[1] is v for v in passed)
 
 
-def test_a_parameter_that_only_kernels_read_varies(driver: Driver) -> None:
-    """As long as Triton compiles the same for it; what is no plain number is looked at."""
-    kernel, inputs = (
-        mc.compile(PLACED, backend="triton"),
-        {n: t[0, 0] for n, t in tensors().items()},
-    )
-    launched(driver, kernel, **inputs, position=7)
-    for position in (9, -2, 1 << 20 | 1):
-        *_, passed = repeated(driver, kernel, **inputs, position=position)
-        assert passed[-1] == position
-    for position in (0, 1, 32, 1 << 24 | 1, 1 << 31, -(1 << 31)):
-        assert not is_repeated(driver, kernel, **inputs, position=position), position
-    assert not is_repeated(driver, kernel, **inputs, position=torch.tensor(7))
-    assert not is_repeated(driver, kernel, **inputs, position=7.0)
-    *_, passed = launched(driver, kernel, **inputs, position=7.0)
-    assert passed[-1] == 7 and isinstance(passed[-1], int)
-
-
-def test_a_parameter_of_a_filter_varies(driver: Driver) -> None:
-    kernel, inputs = mc.compile(WINDOW, backend="triton"), tensors()
-    launched(driver, kernel, **inputs, window=7)
-    *_, passed = repeated(driver, kernel, **inputs, window=9)
-    assert passed[-1] == 9
-
-
-def test_a_parameter_of_an_extent_is_part_of_the_look(driver: Driver) -> None:
-    """And a float may be any, where an int is converted."""
-    kernel, x = mc.compile(SCALED, backend="triton"), torch.randn(16)
-    launched(driver, kernel, X=x, n=3, scale=1.0)
-    *_, passed = repeated(driver, kernel, X=x, n=3, scale=0.5)
-    assert 0.5 in passed
-    assert not is_repeated(driver, kernel, X=x, n=5, scale=1.0)
-    assert kernel(x, n=5).shape == (5, 16) and kernel(x, n=3).shape == (3, 16)
-    launched(driver, kernel, X=x, scale=4)
-    *_, passed = repeated(driver, kernel, X=x, scale=4)
-    assert 4.0 in passed
-    assert not is_repeated(driver, kernel, X=x, scale=6)
-
-
 def test_inputs_by_position_and_by_name_repeat_one_another(driver: Driver) -> None:
     """In any order."""
     kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
@@ -269,14 +258,6 @@ def test_inputs_by_position_and_by_name_repeat_one_another(driver: Driver) -> No
     assert repeated(driver, kernel, window=7, V=v, Q=q, K=k) == wanted
     with patch("monocomp.calls.calls.bind", side_effect=AssertionError):
         kernel(q, k, V=v, window=7)
-
-
-def test_one_tensor_for_two_inputs(driver: Driver) -> None:
-    """The plan of that call serves calls with two."""
-    kernel, (q, k, v) = mc.compile(WINDOW, backend="triton"), tensors().values()
-    launched(driver, kernel, Q=q, K=q, V=q)
-    found = repeated(driver, kernel, Q=q, K=k, V=v)
-    assert found == launched(driver, mc.compile(WINDOW, backend="triton"), Q=q, K=k, V=v)
 
 
 def test_errors_are_those_of_a_first_call(driver: Driver) -> None:
