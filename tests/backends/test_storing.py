@@ -37,6 +37,8 @@ def test_stored_values(name: str, backend: str) -> None:
     """What one kernel stores another one reads, in blocks that stick out."""
     text = PROGRAMS[name]
     inputs = inputs_for(text, **LONG.get(name, {}))
+    if name == "lengths":  # some of 0
+        inputs["len"] = 5 * torch.arange(len(inputs["len"])) % 38
     bound = Bound(0.0, 4 * ALONE[backend].floor)  # two kernels in a row
     found = run(backend, text, inputs, storing=True)
     for got, wanted in zip(found, exact(text, inputs), strict=True):

@@ -3,16 +3,19 @@ multiprocessor has; and rows that one block holds, which are loaded once."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
-from monocomp.backends.triton.launch import interpreted
+from monocomp.backends.triton.launch import interpreted, load
+from tests.backends import interpreted as interpreter
 from tests.backends.compiling import (
     compile_for,
     compiled_to,
@@ -20,6 +23,7 @@ from tests.backends.compiling import (
     launches_of,
     without_elements,
 )
+from tests.backends.tolerances import near
 
 SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64}
 
@@ -69,6 +73,24 @@ def test_loops_alone_are_left() -> None:
     for name in ("logsumexp", "attention"):
         for tile in mc.compile(library.load(name)).plan().kernels:
             assert "single" not in {a.purpose for a in block_program(tile).arguments}
+
+
+def run(source: str, x: Tensor, block: int) -> Tensor:
+    module = load(source)
+    config = {n: block if n.startswith("BLOCK") else v for n, v in module.CONFIG.items()}
+    found: Tensor = module.softmax(x, configs=(config,))
+    return found
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 31, 32, 33])
+def test_results(length: int) -> None:
+    """Also of rows with nothing in them, and beside what is no number."""
+    source = mc.compile(library.load("softmax"), name="softmax").source()
+    around = torch.full((3, length + 5), math.nan)
+    around[:, 2 : length + 2] = torch.randn(3, length)
+    x = around[:, 2 : length + 2]
+    found = interpreter.call(run, source, x, 16)
+    near("triton", library.load("softmax"), {"X": x}, [found], 4)
 
 
 def test_minimal_files_have_no_loops() -> None:
