@@ -144,9 +144,10 @@ def clear_exponentials(t: Term) -> Term | None:
 
     Law:     `(a + exp(-u) * b) ** n = exp(-u) ** n * (exp(u) * a + b) ** n`
     Claims:  common factors, arithmetic
-    Needs:   u is more than -inf, if what it reads is, and no part of a share of what is given
-    before:  A[i] = 1 / (exp(S[i] - B[i]) + 1)
-    after:   A[i] = exp(B[i]) / (exp(S[i]) + exp(B[i]))
+    Needs:   u is a number, if what it reads is, and no part of a share of what is given; b is not
+             0: where u is none, exp(-u) * b is unspecified, but for a b of 0
+    before:  A[i] = 1 / (2 * exp(-B[i]) + 1)
+    after:   A[i] = exp(B[i]) / (2 + exp(B[i]))
     """
     if t.op != "pow" or t.attr > 0:
         return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
-from monocomp.terms.domain import REALS_ARE_READ, domain
+from monocomp.terms.domain import domain
 from monocomp.terms.parts import addends as addends
 from monocomp.terms.parts import factors as factors
 
@@ -96,16 +96,17 @@ def content(
 
 def _inverses(total: Term, shared: Sequence[Term]) -> list[Term]:
     """Return -n * u of the exponents with a negative coefficient, the largest n of each u; but for
-    shares of what is given, which are at most 1. Where u is -inf the sum is unspecified; so the
-    addend is not 0 there, if what it reads is a number."""
+    shares of what is given, which are at most 1. Where u is no number the sum is unspecified; so
+    the addend is not 0 there because of a factor or another exponent."""
     numbers: dict[Term, Number] = {}
     for _, powers, exponent in (monomial(T.shares(a)[1]) for a in addends(total)):
-        bases = (base for base, n in powers.items() if n > 0)
-        if any(domain(base, REALS_ARE_READ).zero for base in bases):
+        if any(domain(base).zero for base, n in powers.items() if n > 0):
             continue
         for a in addends(exponent):
             n, u = T.split_coefficient(a)
-            if a not in shared and u is not None and n < 0 and T.is_unmasked_if_read(u):
+            is_there = not any(domain(b).masked for b in addends(exponent) if b is not a)
+            inverts = u is not None and n < 0 and is_there and T.is_finite_if_read(u)
+            if u is not None and inverts and a not in shared:
                 numbers[u] = min(n, numbers.get(u, n))
     return [T.mul(T.const(n, "float"), u) for u, n in numbers.items()]
 

@@ -127,6 +127,8 @@ PROGRAMS = [
     ),
     "O[q,e] = sum[k](exp(Mask[q,k]) * V[k,e]) / (exp(Off[q]) + sum[k](exp(Mask[q,k])))",
     "O[q] = T[q] * max[k](-2 * k) + S[q,0] * max[k](-1) + min[k](-n[k])",
+    "O[q] = 1 / (1 + sum[k](exp(N[q,k] - max[k](N[q,k]))))",
+    "O[q] = 1 / (1 + exp(max[k if k < q](S[q,k]) - min[k if k < q](S[q,k])))",
     "O[q] = argmax[k](S[q,k] + Off[q])",
     "O[q] = argmax[k](exp(Mask[q,k]))",
     "index r < 2\nO[q,r] = argtop[k -> r](S[q,k] + Mask[q,k])",

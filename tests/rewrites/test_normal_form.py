@@ -53,6 +53,10 @@ NEAR_MISSES = {
         "A[i] = log(exp(-B[i]) + 1)",
         "A[i] = 1 / (exp(-B[i]) * C[i] + 1)",  # nothing where C is 0, whatever B is
         "A[i] = 1 / (exp(-max[k if k < i](X[i,k])) + 2)",  # the maximum of nothing
+        "A[i] = 1 / (exp(-min[k if k < i](X[i,k])) + 2)",
+        # Where all are -inf nothing is added to 1.
+        "A[i] = 1 / (exp(X[i,0] - B[i]) + 1)",
+        "A[i] = 1 / (exp(-max[k](X[i,k])) * sum[k](exp(X[i,k])) + 1)",
     ],
     "common_factor": [
         "A[i] = 1 / (B[i] + C[i])",
@@ -183,7 +187,10 @@ VARIANTS = {
     "clear_exponentials": [
         "1 / (exp(X[i,0] - B[i]) + exp(-2 * B[i]) + 1)"
         " => exp(2 * B[i]) / (exp(B[i] + X[i,0]) + 1 + exp(2 * B[i]))",
-        "rsqrt(exp(X[i,0] - B[i]) + 1) => exp(B[i] / 2) * rsqrt(exp(X[i,0]) + exp(B[i]))",
+        # products of matrices are numbers
+        "1 / (exp(sum[k](X[i,k] * Y[k]) - B[i]) + 1)"
+        " => exp(B[i]) / (exp(sum[k](X[i,k] * Y[k])) + exp(B[i]))",
+        "rsqrt(2 * exp(-B[i]) + 1) => exp(B[i] / 2) * rsqrt(2 + exp(B[i]))",
     ],
     "common_factor": [
         "log(exp(B[i]) * X[i,0] ** 2 + exp(B[i])) => B[i] + log(X[i,0] ** 2 + 1)",
