@@ -313,9 +313,9 @@ class _Instance:
             inside = inside & (at >= 0) & (at < tensor.shape[dim])
             index.append(np.clip(at, 0, tensor.shape[dim] - 1))
         tile = access.block.tile
-        found = np.where(inside, tensor[tuple(index)], 0).reshape(self._shape(tile))
-        found = self._within(found, access.within, tile)
-        return found if tile == layout else found.T
+        block = np.where(inside, tensor[tuple(index)], 0).reshape(self._shape(tile))
+        block = self._within(block, access.within, tile)
+        return block if tile == layout else block.T
 
     def _within(self, tile: Value, within: B.Within | None, axes: tuple[str, ...]) -> Value:
         """Return a block with 0 for what it is not to have."""
@@ -408,6 +408,6 @@ class _Instance:
         step = -1 if r.is_backwards else 1
         fields = folds.parts(tuple(tiles), r.dim, slice(None, None, step))
         if op == "scan":
-            found = folds.prefixes(OPS, combine, r.dim, fields)
-            return folds.parts(found, r.dim, slice(None, None, step))
+            prefixes = folds.prefixes(OPS, combine, r.dim, fields)
+            return folds.parts(prefixes, r.dim, slice(None, None, step))
         return folds.parts(folds.total(OPS, combine, r.dim, fields), r.dim, 0)

@@ -45,17 +45,17 @@ class Identifiers:
     def of(self, purpose: str, name: str, wanted: str | None = None) -> str:
         """Return the identifier of a name used for a purpose; `wanted` is the preferred
         spelling."""
-        found = self._given.get((purpose, name))
-        if found is None:
+        identifier = self._given.get((purpose, name))
+        if identifier is None:
             base = (wanted if wanted is not None else name).lstrip("_.")[:_LONGEST] or "x"
             if not _PLAIN.match(base):
                 base = "x_" + re.sub(r"[^A-Za-z0-9_]", "", base, flags=re.ASCII)
             if not _PLAIN.match(base):
                 raise InternalError(f"{name!r} cannot be written as an identifier")
-            found, n = base, 1
-            while found in self._taken:
+            identifier, n = base, 1
+            while identifier in self._taken:
                 n += 1
-                found = f"{base}_{n}"
-            self._taken.add(found)
-            self._given[purpose, name] = found
-        return found
+                identifier = f"{base}_{n}"
+            self._taken.add(identifier)
+            self._given[purpose, name] = identifier
+        return identifier

@@ -119,9 +119,9 @@ class _Target:
         rows = np.moveaxis(tensor, kept, range(len(kept))).reshape(order.shape)
         order[...] = np.argsort(rows, axis=-1, kind="stable")
         for at in np.ndindex(order.shape[:-1]):
-            found, numbers = rows[at][order[at]], np.arange(first.shape[-1])
-            first[at] = np.searchsorted(found, numbers)
-            last[at] = np.searchsorted(found, numbers, side="right")
+            keys, numbers = rows[at][order[at]], np.arange(first.shape[-1])
+            first[at] = np.searchsorted(keys, numbers)
+            last[at] = np.searchsorted(keys, numbers, side="right")
 
     def kernel(self, number: int, programs: int) -> Callable[..., object]:
         return KernelRun(self.kernels[number], partial(run, checked=self.checked))

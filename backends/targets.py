@@ -47,8 +47,8 @@ def canonical(target: str | None) -> str | None:
             return _PRODUCTS[name]
     word = target.lower().replace(" ", "")
     for form, kind in _FORMS:
-        if found := re.fullmatch(form, word, re.ASCII):
-            return found.expand(kind)
+        if match := re.fullmatch(form, word, re.ASCII):
+            return match.expand(kind)
     raise UsageError(
         f"unknown target {target!r}",
         notes=["targets: cuda:80, cuda:90, cuda:100, hip:gfx942, ..., and h100, mi300x, ..."],

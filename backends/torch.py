@@ -163,8 +163,8 @@ def run_all(
         results: the dtype of float results, as `TorchTarget` says.
         checked: test computed subscripts.
     """
-    found = repeated(host, kernels, inputs, params, programs, results=results, checked=checked)
-    return found((*inputs.values(), *params.values()))
+    run = repeated(host, kernels, inputs, params, programs, results=results, checked=checked)
+    return run((*inputs.values(), *params.values()))
 
 
 def run(

@@ -157,13 +157,13 @@ class TorchTarget:
         self.device, self.accumulated, self.results = device, accumulated, results
 
     def promoted(self, tensors: Sequence[torch.Tensor], default: str) -> torch.dtype:
-        found = [t.dtype for t in tensors] or [getattr(torch, default)]
-        return self.results or reduce(torch.promote_types, found)
+        dtypes = [t.dtype for t in tensors] or [getattr(torch, default)]
+        return self.results or reduce(torch.promote_types, dtypes)
 
     def dtype(self, name: str, kind: Kind, promoted: torch.dtype) -> torch.dtype:
         named = {"accumulated": self.accumulated, "promoted": promoted, "operand": promoted}
-        found = named.get(name)
-        return found or getattr(torch, name)
+        known = named.get(name)
+        return known or getattr(torch, name)
 
     def allocation(self, shape: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
         return partial(torch.empty, shape, dtype=dtype, device=self.device)

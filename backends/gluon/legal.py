@@ -113,14 +113,14 @@ def first(legal: Legal) -> Schedule:
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
     """Return schedules: as long blocks of streams as registers hold, then the warpgroups that are
     estimated to be fastest."""
-    found = list(_all(legal))
+    admitted = list(_all(legal))
     if legal.has_descriptors:  # else no schedule can help, and passes say why
-        found = [s for s in found if legal.admits(s)]
-    if not found:
+        admitted = [s for s in admitted if legal.admits(s)]
+    if not admitted:
         raise legal.refusal()
     multiplied = _multiplied(legal)
     longest: dict[object, Schedule] = {}  # of each that differs in what takes part in products
-    for s in found:
+    for s in admitted:
         lengths = frozenset(b for b in s.blocks if b[0] in multiplied)
         longest.setdefault((lengths, s.num_warps), s)
     return list(longest.values())[:count]

@@ -143,11 +143,11 @@ class Written:
 
     def origins(self, before: int) -> dict[int, Statement]:
         """Return the statements that lines of the kernels come from, after so many other lines."""
-        found: dict[int, Statement] = {}
+        statements: dict[int, Statement] = {}
         for s in (x for source in self.sources for x in (*source.maps, source)):
-            found |= {before + 3 + n: statement for n, statement in s.origins.items()}
+            statements |= {before + 3 + n: statement for n, statement in s.origins.items()}
             before += 2 + len(s.lines)
-        return found
+        return statements
 
 
 def write(part: Part, before: Written | None = None) -> Written:
@@ -219,10 +219,10 @@ def emit(part: Part, precision: str = "ieee", target: str | None = None) -> Modu
     host = Identifiers(written.taken).of("host", start.origin.name or "kernel")
     lines, before = body(header(start, target), [written], [host], precision)
     if part.checked is not None:
-        found = identifiers(start, written.names)
-        lines += ["", "", *reference_lines(start, found)]
+        named = identifiers(start, written.names)
+        lines += ["", "", *reference_lines(start, named)]
         devices = part.dialect.devices
-        lines += ["", "", *main_lines(part.printed, found, host, devices, part.checked)]
+        lines += ["", "", *main_lines(part.printed, named, host, devices, part.checked)]
     return Module(
         text_of(lines),
         host,
@@ -272,13 +272,13 @@ def kernels_of(*parts: Written) -> list[str]:
 
 def called(functions: Mapping[str, str], lines: Sequence[str]) -> list[str]:
     """Return those functions, of some by name, that lines call, and that these call in turn."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [*lines]
     while waiting:
-        names = {*re.findall(r"\w+", waiting.pop())} & functions.keys() - found
-        found |= names
+        names = {*re.findall(r"\w+", waiting.pop())} & functions.keys() - needed
+        needed |= names
         waiting += (functions[name] for name in names)
-    return [text for name, text in functions.items() if name in found]
+    return [text for name, text in functions.items() if name in needed]
 
 
 def _apart(*texts: str) -> list[str]:

@@ -143,7 +143,7 @@ class _Function:
             is_dense = self.is_dense and n not in names
             call.append(f"{tensor}.contiguous()" if is_dense else tensor)
         call += self._keywords(self.backward)
-        found = self.tensors(tuple(gradients.values()))
+        results = self.tensors(tuple(gradients.values()))
         every = (gradients.get(n) for n in (*self.declared.inputs, *self.declared.params))
         returned = [self.names.of("tensor", n) if n is not None else "None" for n in every]
         lines = fill("def backward(", ["ctx", *given], "):", 1)
@@ -151,7 +151,7 @@ class _Function:
             lines.append(f"        {_unpacked(self.tensors(names))} = ctx.saved_tensors")
         if self.params():
             lines.append(f"        {_unpacked(self.params())} = ctx.params")
-        lines += fill(f"{', '.join(found)} = {self.hosts[1]}(", call, ")", 2)
+        lines += fill(f"{', '.join(results)} = {self.hosts[1]}(", call, ")", 2)
         return [*lines, f"        return {', '.join(returned)}"]
 
     def _keywords(self, of: Written) -> list[str]:

@@ -80,19 +80,19 @@ def map_name(p: BlockProgram, number: int) -> str:
 
 def _lengths(p: BlockProgram) -> dict[str, A.Number]:
     """Return the lengths of blocks along each axis that has blocks."""
-    found: dict[str, A.Number] = {}
+    lengths: dict[str, A.Number] = {}
     firsts = {a.after for a in p.axes.values()}
     for a in p.axes.values():
         known = p.lengths.get(a.name)
         if known is not None and known.op == "number":
-            found[a.name] = A.const(known.attr)
+            lengths[a.name] = A.const(known.attr)
         elif a.after is not None or a.name in firsts:
-            found[a.name] = A.length(a.name)
+            lengths[a.name] = A.length(a.name)
         elif a.role == "whole":
-            found[a.name] = A.Number("tile", (A.size(a.extent),))
+            lengths[a.name] = A.Number("tile", (A.size(a.extent),))
         elif a.role in ("row", "stream"):
-            found[a.name] = A.setting(str(p.lengths[a.name].attr))
-    return found
+            lengths[a.name] = A.setting(str(p.lengths[a.name].attr))
+    return lengths
 
 
 def _is_even(p: BlockProgram, axis: Axis, lengths: Mapping[str, A.Number]) -> A.Number:

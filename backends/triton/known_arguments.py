@@ -35,29 +35,29 @@ class Promises:
         """Return what else is known of arguments, and of what descriptors load."""
         schedule, sizes, axes = known.schedule, known.sizes, known.kernel.axes
         blocks = schedule.lengths
-        found: dict[Key, Constant] = {
+        constants: dict[Key, Constant] = {
             ("option", "INDEX", 0): INT32,
             ("option", "PRECISION", 0): self.precision,
             ("option", "FAST", 0): self.fast,
             ("option", "STEP", 0): 1,
         }
         last = {a.of: a.dim for a in arguments if a.purpose == "stride"}
-        found |= {("stride", tensor, dim): 1 for tensor, dim in last.items()}
+        constants |= {("stride", tensor, dim): 1 for tensor, dim in last.items()}
         for a in arguments:
             match a.purpose:
                 case "order":
-                    found[a.key] = schedule.group_size
+                    constants[a.key] = schedule.group_size
                 case "descriptor":
-                    found[a.key] = self._is_described(known, described[a.dim]) or None
+                    constants[a.key] = self._is_described(known, described[a.dim]) or None
                 case "even" if axes[a.of].role != "whole":
                     size = sizes.get(axes[a.of].extent)
-                    found[a.key] = size is not None and size % blocks[a.of] == 0
+                    constants[a.key] = size is not None and size % blocks[a.of] == 0
                 case "single":
                     size = sizes.get(axes[a.of].extent)
-                    found[a.key] = size is not None and 0 < size <= blocks[a.of]
+                    constants[a.key] = size is not None and 0 < size <= blocks[a.of]
                 case "even" if axes[a.of].extent not in sizes:
-                    found[a.key] = False
-        return found
+                    constants[a.key] = False
+        return constants
 
     def _is_described(self, known: Known, block: Block) -> bool:
         """True if the schedule wants a descriptor, and 16 bytes divide rows of the known size."""
@@ -89,13 +89,13 @@ class Known:
         """Return the known arguments, of these and of descriptors for these blocks: sizes, the
         tiles of what is held entirely, and what calls promise."""
         kernel, sizes = self.kernel, self.sizes
-        found: dict[Key, Constant] = {
+        constants: dict[Key, Constant] = {
             ("size", e, 0): sizes[e] for e in kernel.extents() if e in sizes
         }
         for a in kernel.axes.values():
             if a.role == "whole" and a.extent in sizes:
                 length = held_length(kernel, a.name, sizes[a.extent])
                 before = held_length(kernel, a.after, sizes[a.extent]) if a.after else 0
-                found["block", a.name, 0] = length
-                found["even", a.name, 0] = sizes[a.extent] >= before + length
-        return found | (self.promises.of(self, arguments, described) if self.promises else {})
+                constants["block", a.name, 0] = length
+                constants["even", a.name, 0] = sizes[a.extent] >= before + length
+        return constants | (self.promises.of(self, arguments, described) if self.promises else {})

@@ -81,8 +81,8 @@ def load(source: str) -> ModuleType:
     digest = hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
     name = f"monocomp_emitted_{digest}_{int(interpreted())}"
     with _LOCK:
-        found = _LOADED.get(name)
-        if found is None:
+        module = _LOADED.get(name)
+        if module is None:
             path = str(_SOURCES.place(f"{digest}.py", source) or f"{name}.py")
             if interpreted():
                 interpreter_of_triton.mend()
@@ -91,11 +91,11 @@ def load(source: str) -> ModuleType:
             spec = importlib.util.spec_from_loader(name, _Loader(name, path, source))
             if spec is None or spec.loader is None:
                 raise InternalError(f"cannot import {path}")
-            found = importlib.util.module_from_spec(spec)
-            sys.modules[name] = found
-            spec.loader.exec_module(found)
-            _LOADED[name] = found
-    return found
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+            _LOADED[name] = module
+    return module
 
 
 class _Loader(SourceFileLoader):
@@ -176,11 +176,11 @@ class TritonRunner:
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
         """Return the file that these schedules run."""
         key = tuple(s.in_source for s in choice)
-        found = self._modules.get(key)
-        if found is None:
+        loaded = self._modules.get(key)
+        if loaded is None:
             module = self.emit(list(map(self._usual, self.kernels, choice)))
-            found = self._modules[key] = module, load(module.source)
-        return found
+            loaded = self._modules[key] = module, load(module.source)
+        return loaded
 
     def _usual(self, kernel: TileProgram, choice: Schedule) -> Schedule:
         """Return the schedule that the file names for a kernel, though each call gives its own:
@@ -231,13 +231,13 @@ class TritonRunner:
         """Return the schedules for a call: remembered, measured if calls are to measure, or those
         that come first."""
         signature = self.signature(inputs, extents)
-        found = self._chosen.get(signature)
-        if found is None:
+        choice = self._chosen.get(signature)
+        if choice is None:
             with self._lock:
-                found = self._chosen.get(signature) or self._choose(inputs, params, extents)
+                choice = self._chosen.get(signature) or self._choose(inputs, params, extents)
                 if not is_capturing(signature[0]):
-                    self._chosen[signature] = found
-        return found
+                    self._chosen[signature] = choice
+        return choice
 
     def _choose(
         self,
@@ -276,10 +276,10 @@ class TritonRunner:
             UnsupportedError: no candidate fits the GPU.
         """
         extents = packed_extents(self.program, extents, params)
-        found = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
-        if found.unfit and not found.measured and not found.wrong:
-            raise self.legal(inputs, extents)[0].refusal(found.reasons[:1])
-        return found
+        tuning = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
+        if tuning.unfit and not tuning.measured and not tuning.wrong:
+            raise self.legal(inputs, extents)[0].refusal(tuning.reasons[:1])
+        return tuning
 
     def _search(
         self,
@@ -360,12 +360,12 @@ class TritonRunner:
         """Return what is remembered, also of races if `raced`, if these kernels can have it."""
         if not is_on_gpu(inputs):
             return None
-        found = remembered.recall(self.situation(inputs, extents), raced=raced)
+        choice = remembered.recall(self.situation(inputs, extents), raced=raced)
         legal = self.legal(inputs, extents)
-        if found is None or len(found) != len(legal):
+        if choice is None or len(choice) != len(legal):
             return None
-        fits = all(each.admits(s) for each, s in zip(legal, found, strict=True))
-        return found if fits else None
+        fits = all(each.admits(s) for each, s in zip(legal, choice, strict=True))
+        return choice if fits else None
 
     def _others(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]

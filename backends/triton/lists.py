@@ -71,11 +71,11 @@ class Lists:
         for kept in self.kept:
             if kept.fits(tensors, rest, stream):
                 return kept.lists
-        found = self._filled(tensors, rest, options)
-        new = _Kept(tuple(map(ref, tensors)), versions(tensors), rest, stream, found)
+        filled = self._filled(tensors, rest, options)
+        new = _Kept(tuple(map(ref, tensors)), versions(tensors), rest, stream, filled)
         living = (k for k in self.kept if all(t() is not None for t in k.tensors))
         self.kept = (new, *living)[:_MOST]
-        return found
+        return filled
 
     def _filled(
         self, tensors: tuple[torch.Tensor, ...], rest: tuple[Any, ...], options: dict[str, Any]

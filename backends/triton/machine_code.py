@@ -126,17 +126,17 @@ def machine_code(
         for name, i in declared.inputs.items()
     }
     params = {module.params[p.name]: 1 for p in declared.params.values() if p.default is None}
-    found = []
+    kernels = []
     for launch in recorded(load(module.source), module.host, inputs, target, **params):
         made = compiled(target, launch)
         if form not in made.asm:
             known = ", ".join(f for f in FORMS if f in made.asm)
             raise UnsupportedError(f"{target} has no {form}", help=f"one of {known}")
         usage = usage_of(made, target)
-        found.append(
+        kernels.append(
             MachineCode(str(made.metadata.name), made.metadata.num_warps, usage, made.asm[form])
         )
-    return found
+    return kernels
 
 
 # --- launches -----------------------------------------------------------------------------
@@ -271,10 +271,10 @@ def usage_of(made: Any, target: str) -> Usage:
 
 
 def _numbers(pattern: str, text: str) -> list[int]:
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         raise InternalError(f"the assembler does not say what the kernel takes: {text[:200]}")
-    return [int(number) for number in found.groups()]
+    return [int(number) for number in match.groups()]
 
 
 def dumped(made: Any, what: str) -> str:

@@ -92,10 +92,10 @@ class PlanTarget(TorchTarget):
     def describe(
         self, tensor: torch.Tensor, block: list[int]
     ) -> Callable[[torch.Tensor], TensorDescriptor] | None:
-        found = self.module.descriptor(tensor, block)
-        if found is None:
+        described = self.module.descriptor(tensor, block)
+        if described is None:
             return None
-        attributes, device, kind = vars(found) | {"base": None}, self.device, type(found)
+        attributes, device, kind = vars(described) | {"base": None}, self.device, type(described)
         index = device.index
 
         def make(base: torch.Tensor) -> TensorDescriptor:
@@ -117,10 +117,10 @@ class PlanTarget(TorchTarget):
             start, both = _Start(kernel, programs), gather(position, copy)
             made.append(Launched(start, both, [*args[2:]], options))
 
-        found = self.module.aligned(
+        copied = self.module.aligned(
             tensor, lambda *a, **how: torch.empty(*a, **how | _META), launch, widest
         )
-        return (found, made[0]) if made else None
+        return (copied, made[0]) if made else None
 
 
 _META = {"device": "meta"}

@@ -213,11 +213,11 @@ def sizes_for(equations: Equations, known: Mapping[str, int]) -> Sizes | None:
         return usual
     most = max(_MOST, _tabulated(equations, usual.extents))
     for is_tiny in (False, True):
-        found = _sizes(start, known, is_tiny)
-        extents = found.extents
+        sizes = _sizes(start, known, is_tiny)
+        extents = sizes.extents
         is_right = all(extents[e] == n for e, n in known.items() if e in extents)
         if is_right and _tabulated(equations, extents) <= most:
-            return found
+            return sizes
     return None
 
 
@@ -271,12 +271,12 @@ def _sizes(start: Sizes, known: Mapping[str, int], is_tiny: bool) -> Sizes:
 def _sizes_like(equations: Equations, extent: str) -> tuple[int, ...]:
     """Return sizes to choose from: the last two dimensions of a tensor are longer than the
     others."""
-    found = _LARGE
+    least = _LARGE
     for name, declared in equations.declared.inputs.items():
         rank = len(declared.dims)
         for axis, other in enumerate(equations.declared.extents(name)):
             if other == extent:
                 sizes = _LARGE if rank < 3 or axis == rank - 2 else _TINY
                 sizes = _SMALL if rank > 2 and axis == rank - 1 else sizes
-                found = min(found, sizes)
-    return found
+                least = min(least, sizes)
+    return least

@@ -49,16 +49,16 @@ def _rank(dtype: B.Dtype) -> int:
 def broadcast_layout(*layouts: B.Layout) -> B.Layout:
     """Return the layout of element-wise operations: scalars go with everything, and dimensions of
     length 1 with those of any."""
-    found = [x for x in layouts if x]
-    if not found:
+    tiles = [x for x in layouts if x]
+    if not tiles:
         return ()
-    if len({len(x) for x in found}) > 1:
-        raise InternalError(f"tiles of different ranks meet: {found}")
+    if len({len(x) for x in tiles}) > 1:
+        raise InternalError(f"tiles of different ranks meet: {tiles}")
     out: list[str | None] = []
-    for axes in zip(*found, strict=True):
+    for axes in zip(*tiles, strict=True):
         names = {a for a in axes if a is not None}
         if len(names) > 1:
-            raise InternalError(f"tiles along different axes meet: {found}")
+            raise InternalError(f"tiles along different axes meet: {tiles}")
         out.append(names.pop() if names else None)
     return tuple(out)
 
@@ -100,8 +100,8 @@ def are_same(a: B.Expr, b: B.Expr) -> bool:
 def infix(sign: str, a: B.Expr, b: B.Expr) -> B.Expr:
     """a sign b."""
     row = SIGNS[sign]
-    if a.op == b.op == "number" and (found := _computed(row, a.attr, b.attr)) is not None:
-        return found
+    if a.op == b.op == "number" and (constant := _computed(row, a.attr, b.attr)) is not None:
+        return constant
     if is_number(b, row.unit) or is_number(a, row.zero):
         return a
     if row.commutes and (is_number(a, row.unit) or is_number(b, row.zero)):
@@ -141,10 +141,10 @@ def bind_alike(a: Sign, b: Sign) -> bool:
 
 def joined(sign: str, parts: Sequence[B.Expr]) -> B.Expr:
     """Return all parts with an operator between them."""
-    found = parts[0]
+    result = parts[0]
     for x in parts[1:]:
-        found = infix(sign, found, x)
-    return found
+        result = infix(sign, result, x)
+    return result
 
 
 def negated(a: B.Expr) -> B.Expr:
@@ -164,8 +164,8 @@ def where(test: B.Expr, a: B.Expr, b: B.Expr) -> B.Expr:
 
 def _choice(op: str, test: B.Expr, a: B.Expr, b: B.Expr, layout: B.Layout) -> B.Expr:
     if is_constant(test):
-        found = a if test.attr else b
-        return found if is_constant(found) or found.op == "none" else whole(found, layout)
+        branch = a if test.attr else b
+        return branch if is_constant(branch) or branch.op == "none" else whole(branch, layout)
     if is_number(a, True) and is_number(b, False):
         return test
     return B.Expr(op, (test, a, b), None, layout, promoted(a.dtype, b.dtype))

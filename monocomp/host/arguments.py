@@ -251,9 +251,9 @@ class Descriptor(Node):
 
     def source(self, out: Writer) -> str:
         """Return the descriptor's name."""
-        found = out.name("descriptor", self.key, self.parameter)
-        out.described.setdefault(self.tensor, {})[found] = None
-        return found
+        descriptor = out.name("descriptor", self.key, self.parameter)
+        out.described.setdefault(self.tensor, {})[descriptor] = None
+        return descriptor
 
     def block(self, out: Writer) -> str:
         """Return the lengths of its blocks."""

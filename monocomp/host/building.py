@@ -226,8 +226,8 @@ def _known(lowered: Equations, names: Iterable[str]) -> list[str]:
 def _late(lowered: Equations, kernels: Sequence[Interface]) -> int:
     """Return the first kernel after slices."""
     inside = frozenset() if lowered.slices is None else lowered.slices.computed
-    found = (n for n, k in enumerate(kernels, 1) if k.kernel.outputs[0].name in inside)
-    return max(found, default=len(kernels))
+    numbers = (n for n, k in enumerate(kernels, 1) if k.kernel.outputs[0].name in inside)
+    return max(numbers, default=len(kernels))
 
 
 def _freed(
@@ -279,14 +279,14 @@ def _launches(
     slices = lowered.slices
     inside: list[A.Statement] = []
     for n, k in enumerate(kernels, first):
-        found = _launch(n, k, lowered)
+        launches = _launch(n, k, lowered)
         if slices is not None and k.kernel.outputs[0].name in slices.computed:
-            inside += found
+            inside += launches
         else:
             if inside and slices is not None:
                 yield _in_slices(slices, inside)
                 inside = []
-            yield from found
+            yield from launches
             if slices is None:
                 yield from _views(lowered, k)
     if inside and slices is not None:
@@ -313,15 +313,15 @@ def _multiplied_with(
     """Return the inputs with which products of matrices multiply a stored tensor, but for those
     of 8 bits, to which nothing is rounded."""
     declared, slices = lowered.declared.inputs, lowered.slices
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for k in kernels:
         for e in k.kernel.products:
             read = [_loaded(k.kernel, a) for a in e.args[:2]]
             if name in read:
-                found |= dict.fromkeys(n for n in read if n is not None and n in declared)
-    narrow = {n for n in found if declared[n].dtype in NARROW}
+                names |= dict.fromkeys(n for n in read if n is not None and n in declared)
+    narrow = {n for n in names if declared[n].dtype in NARROW}
     whole = {} if slices is None else slices.read
-    return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in found if n not in narrow))
+    return tuple(dict.fromkeys(whole[n][0] if n in whole else n for n in names if n not in narrow))
 
 
 def _loaded(kernel: TileProgram, e: Expr) -> str | None:

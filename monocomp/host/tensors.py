@@ -17,10 +17,10 @@ _DTYPES = {"promoted": "dtype", "accumulated": "torch.float32"}
 
 def _promoted(tensors: Sequence[str]) -> str:
     """Return the dtype to which those of tensors are promoted."""
-    found = f"{tensors[0]}.dtype" if tensors else ""
+    dtype = f"{tensors[0]}.dtype" if tensors else ""
     for x in tensors[1:]:
-        found = f"torch.promote_types({found}, {x}.dtype)"
-    return found
+        dtype = f"torch.promote_types({dtype}, {x}.dtype)"
+    return dtype
 
 
 @record()
@@ -113,8 +113,8 @@ class Buffer(Statement):
 
     def run(self, call: Evaluation) -> None:
         beside = [call.tensors[n] for n in self.beside]
-        found = call.target.promoted(beside, "") if beside else call.dtype
-        dtype = call.target.dtype(self.dtype, self.kind, found)
+        beside_dtype = call.target.promoted(beside, "") if beside else call.dtype
+        dtype = call.target.dtype(self.dtype, self.kind, beside_dtype)
         call.allocate(self.name, call.shape(self.shape), dtype)
 
     def write(self, out: Writer) -> None:
@@ -197,9 +197,9 @@ class Align(Statement):
             return
         for name in self.tensors:
             at = call.positions[name], call.next
-            found = call.scheduled.aligned(call.tensors[name], *at, self.widest)
-            if found is not None:
-                copy, launched = found
+            copied = call.scheduled.aligned(call.tensors[name], *at, self.widest)
+            if copied is not None:
+                copy, launched = copied
                 call.tensors[name] = copy
                 call.make(name, call.target.allocation(tuple(copy.shape), copy.dtype))
                 call.launches.append(launched)

@@ -48,9 +48,9 @@ def _infix(tree: ast.expr) -> tuple[type[ast.AST], list[ast.expr]] | None:
 
 
 _SIGNS: dict[type[ast.AST], Sign] = {
-    found[0]: row
+    sign[0]: row
     for text, row in SIGNS.items()
-    if (found := _infix(ast.parse(f"a {text} b", mode="eval").body))
+    if (sign := _infix(ast.parse(f"a {text} b", mode="eval").body))
 }
 
 
@@ -76,8 +76,8 @@ class _Parser:
     def program(self) -> P.TileProgram:
         while self._peek().split(" ")[0] in ("splits", *get_args(P.Role)):
             self._declaration()
-        while found := self._take(_COMBINE):
-            self._combine(*found)
+        while combine := self._take(_COMBINE):
+            self._combine(*combine)
         body = self._body(2)
         if self.at < len(self.lines):
             self._fail()
@@ -147,10 +147,10 @@ class _Parser:
     # --- statements -------------------------------------------------------------------
 
     def _body(self, depth: int) -> list[P.Statement]:
-        found: list[P.Statement] = []
+        statements: list[P.Statement] = []
         while self._depth() >= depth and not self._peek().startswith("give "):
-            found.append(self._statement())
-        return found
+            statements.append(self._statement())
+        return statements
 
     def _statement(self) -> P.Statement:
         if self._peek().startswith("#") or _STATE.fullmatch(self._peek()):
@@ -263,9 +263,9 @@ class _Parser:
         return tuple(map(self._expression, _items(self._tree(f"({text},)")))) if text else ()
 
     def _expression(self, tree: ast.expr) -> P.Expr:
-        if found := _infix(tree):
-            row = _SIGNS[found[0]]
-            return P.apply(row.op, *map(self._expression, found[1]), attr=row.attr)
+        if sign := _infix(tree):
+            row = _SIGNS[sign[0]]
+            return P.apply(row.op, *map(self._expression, sign[1]), attr=row.attr)
         match tree:
             case ast.Constant(value):
                 return _literal(value)
@@ -332,8 +332,8 @@ class _Parser:
         return P.apply(op, *map(self._expression, args), attr=value, along=along)
 
     def _domain(self, name: str) -> frozenset[str]:
-        found = (x.domain for x in self.loops if x.axis.name == name)
-        return next(found, self.kernel.axes[name].tile)
+        domains = (x.domain for x in self.loops if x.axis.name == name)
+        return next(domains, self.kernel.axes[name].tile)
 
 
 def _literal(value: Any) -> P.Expr:

@@ -281,8 +281,8 @@ class _Verifier:
 
     def _domain(self, name: str) -> frozenset[str]:
         """Return the axes along which it varies whether something is in a domain."""
-        found = (x.domain for x in self.loops if x.axis.name == name)
-        return next(found, self._coordinate(name))
+        domains = (x.domain for x in self.loops if x.axis.name == name)
+        return next(domains, self._coordinate(name))
 
     def _reducible(self, name: str, what: str) -> None:
         is_tile = self._coordinate(name) or what == "fold"

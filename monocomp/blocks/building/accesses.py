@@ -33,18 +33,18 @@ Layout = tuple[str, ...]
 
 def held_dims(program: P.TileProgram) -> dict[str, int]:
     """Return the dimension of each tensor along which a tile holds it entirely, the last one."""
-    found: dict[str, int] = {}
+    dims: dict[str, int] = {}
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
     for e in program.expressions:
         for dim, position in enumerate(e.args if e.op == "load" else ()):
             if position.op == "coordinate" and program.axes[position.attr].role == "whole":
-                found[e.attr] = max(dim, found.get(e.attr, 0))
+                dims[e.attr] = max(dim, dims.get(e.attr, 0))
     for o in program.outputs:
         ranks[o.name] = len(o.dims)
         for dim, position in enumerate(program.stores(o.name)[0].positions):
             if position.op == "coordinate" and program.axes[position.attr].role == "whole":
-                found[o.name] = dim
-    return {tensor: dim for tensor, dim in found.items() if ranks[tensor] > 1}
+                dims[o.name] = dim
+    return {tensor: dim for tensor, dim in dims.items() if ranks[tensor] > 1}
 
 
 def load(c: Context, s: P.Let) -> None:
@@ -112,8 +112,8 @@ def _first(c: Context, axis: str | None, position: P.Expr) -> B.Expr:
     """Return the first element of a block along a dimension, or the only one."""
     if axis is not None and position.op == "coordinate":
         return first_of(c, axis)
-    found = least(c, position)
-    return found if position.op in ("number", "coordinate") else cast(found, B.INT32)
+    lowest = least(c, position)
+    return lowest if position.op in ("number", "coordinate") else cast(lowest, B.INT32)
 
 
 def _load_by_pointers(c: Context, s: P.Let) -> None:
@@ -224,9 +224,9 @@ def _address(c: Context, e: P.Expr, layout: Layout) -> tuple[B.Expr, tuple[B.Exp
             numbers.append(infix("*", cast(periods.moved(c, meant), B.INT64), stride))
             first = c.local(s.attr) if s.op == "local" else periods.position(c, s)
             tiles.append(infix("*", to(spread(first, layout), c.names.offset), stride))
-        elif (found := _signs(c, s)) is not None:
+        elif (directions := _signs(c, s)) is not None:
             numbers.append(infix("*", cast(least(c, s), B.INT64), stride))
-            tiles.append(infix("*", to(distances(c, found, layout), B.INT64), stride))
+            tiles.append(infix("*", to(distances(c, directions, layout), B.INT64), stride))
         elif c.order(s.axes):
             position = tile(c, s, layout)
             position = position if s.op == "coordinate" else to(position, c.names.offset)
@@ -244,16 +244,16 @@ def _signs(c: Context, s: P.Expr) -> dict[str, int] | None:
 
 def _scalar_offsets(c: Context, tensor: str, positions: Sequence[P.Expr]) -> list[B.Expr]:
     """Return what subscripts that are the same for a whole tile add to a pointer."""
-    found = []
+    offsets = []
     for dim, s in enumerate(positions):
         is_zero = s.op == "number" and s.attr == 0
         if not c.order(s.axes) and s.axes.isdisjoint(c.single) and not is_zero:
             stride, position = c.names.stride(tensor, dim), tile(c, s, ())
             if s.op == "number":
-                found.append(infix("*", position, cast(stride, B.INT64)))
+                offsets.append(infix("*", position, cast(stride, B.INT64)))
             else:
-                found.append(infix("*", cast(position, B.INT64), stride))
-    return found
+                offsets.append(infix("*", cast(position, B.INT64), stride))
+    return offsets
 
 
 def hoist_bases(c: Context, loop: P.Loop) -> None:
@@ -273,13 +273,13 @@ def store(c: Context, s: P.Store) -> None:
     (output,) = (o for o in c.program.outputs if o.name == s.output)
     base, numbers = _base(c, s.output, s.positions, is_tile=bool(layout))
     offsets = (*numbers, *_positions(c, s, layout))
-    found = _stored(c, s, layout)
+    stored = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)
-    c.put(B.Store(s.output, pointers(base, offsets, mask), found, s.mode))
+    c.put(B.Store(s.output, pointers(base, offsets, mask), stored, s.mode))
 
 
 def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
@@ -297,16 +297,16 @@ def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
 
 def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:
     """Return a name for the value, in the dtype of the output."""
-    found = tile(c, s.value, layout)
-    if layout and not found.layout:
-        found = full(found, layout, B.OF_KIND[s.value.kind])
-    if found.op != "name":
-        result = name(c.names.of("result", s.output, f"{s.output}_tile"), found.dtype, found.layout)
-        found = c.assign(result, found)
+    value = tile(c, s.value, layout)
+    if layout and not value.layout:
+        value = full(value, layout, B.OF_KIND[s.value.kind])
+    if value.op != "name":
+        result = name(c.names.of("result", s.output, f"{s.output}_tile"), value.dtype, value.layout)
+        value = c.assign(result, value)
     dtype = c.names.element(s.output)
     # A size of 1 is a constant for Triton, and a parameter a number for its interpreter.
     is_plain = not layout and (s.value.kind == "int" or s.value.op == "param")
-    return cast(found, dtype) if is_plain else to(found, dtype)
+    return cast(value, dtype) if is_plain else to(value, dtype)
 
 
 def _is_remainder(e: P.Expr, extent: str) -> bool:

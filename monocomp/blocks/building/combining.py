@@ -63,14 +63,14 @@ def _prefixes(c: Context, s: Fold, monoid: Combine) -> None:
 def _scanned(c: Context, s: Fold, monoid: Combine, layout: Layout) -> list[Expr]:
     """Return the names of all prefixes of a tile."""
     tiles = _whole_tiles(c, s, layout)
-    found = [
+    prefixes = [
         name(c.names.of("scanned", n, f"{n.removesuffix('_new')}_scan"), x.dtype, layout)
         for n, x in zip(s.names, tiles, strict=True)
     ]
     dim = layout.index(s.axis)
     by = Reduction(_function(c, s, monoid), dim, "combine", _is_backwards(c, s.axis))
-    c.put(Assign(tuple(found), Expr("scan", tuple(tiles), by, layout, tiles[0].dtype)))
-    return found
+    c.put(Assign(tuple(prefixes), Expr("scan", tuple(tiles), by, layout, tiles[0].dtype)))
+    return prefixes
 
 
 def _last(c: Context, value: Expr, axis: str) -> Expr:
@@ -109,15 +109,15 @@ def _folded_tile(c: Context, s: Fold, monoid: Combine) -> list[Expr]:
     tiles = _whole_tiles(c, s, layout)
     dim = layout.index(s.axis)
     rest = (*layout[:dim], *layout[dim + 1 :])
-    found = [
+    folded = [
         name(c.names.of("folded", n, f"{n.removesuffix('_new')}_tile"), x.dtype, rest)
         for n, x in zip(s.names, tiles, strict=True)
     ]
     by = Reduction(_function(c, s, monoid), dim, "combine")
-    c.put(Assign(tuple(found), Expr("reduce", tuple(tiles), by, rest, tiles[0].dtype)))
+    c.put(Assign(tuple(folded), Expr("reduce", tuple(tiles), by, rest, tiles[0].dtype)))
     return [
         masks.folded(c, e.attr, x) if c.meaning(e) in c.choices.short else x
-        for e, x in zip(s.elements, found, strict=True)
+        for e, x in zip(s.elements, folded, strict=True)
     ]
 
 
@@ -126,9 +126,9 @@ def _whole_tiles(c: Context, s: Fold, layout: Layout) -> list[Expr]:
     names = []
     for e, folded in zip(s.elements, s.names, strict=True):
         is_short = c.meaning(e) in c.choices.short
-        found = whole_tile(c, e, layout, c.names.offset if is_short else OF_KIND[e.kind])
+        built = whole_tile(c, e, layout, c.names.offset if is_short else OF_KIND[e.kind])
         identifier = c.names.of("element", folded, f"{folded.removesuffix('_new')}_{s.axis}")
-        names.append(c.assign(name(identifier, found.dtype, layout), found))
+        names.append(c.assign(name(identifier, built.dtype, layout), built))
     return names
 
 
@@ -153,8 +153,8 @@ def _function(c: Context, s: Fold, monoid: Combine) -> str:
         ]
         for let in monoid.body:
             identifier = inner.names.of("local", let.name)
-            found = tile(inner, let.value)
-            inner.assign(inner.local(let.name, name(identifier, found.dtype)), found)
+            built = tile(inner, let.value)
+            inner.assign(inner.local(let.name, name(identifier, built.dtype)), built)
         results = tuple(tile(inner, e) for e in monoid.results)
         what = "commutative " if monoid.commutes else ""
         doc = f"The combine of the {what}monoid {monoid.name}."

@@ -241,9 +241,9 @@ class Context:
     def all_inside(self, layout: tuple[str, ...]) -> list[tuple[str, Expr]]:
         """Return the elements of a tile that are inside, along each axis; of blocks that slide all
         are."""
-        found = []
+        tests = []
         for a in layout:
             stream = self.stream(a)
             if stream is None or stream.sliding is None:
-                found.append((a, self.names.inside(a)))
-        return found
+                tests.append((a, self.names.inside(a)))
+        return tests

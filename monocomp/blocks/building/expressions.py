@@ -62,8 +62,8 @@ def value(c: Context, e: P.Expr, want: Layout) -> Expr:
     """Return a value as a tile: a loaded one in float32, or as truth values."""
     if c.is_load(e) and e.kind == "float":
         return spread(to(tile(c, e), FLOAT32), want)
-    found = tile(c, e, want)
-    return infix("!=", found, number(0)) if c.is_load(e) and e.kind == "bool" else found
+    built = tile(c, e, want)
+    return infix("!=", built, number(0)) if c.is_load(e) and e.kind == "bool" else built
 
 
 def whole_tile(c: Context, e: P.Expr, layout: Layout, dtype: Dtype) -> Expr:
@@ -72,10 +72,10 @@ def whole_tile(c: Context, e: P.Expr, layout: Layout, dtype: Dtype) -> Expr:
     if not have:
         plain = number(e.attr, e.kind) if e.op == "number" else value(c, e, ())
         return full(plain, layout, dtype)
-    found = value(c, e, have)
-    if found.op == "number":
-        return full(found, layout, dtype)
-    return whole(spread(to(found, dtype), layout), layout)
+    built = value(c, e, have)
+    if built.op == "number":
+        return full(built, layout, dtype)
+    return whole(spread(to(built, dtype), layout), layout)
 
 
 def wide(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -166,8 +166,8 @@ def _cast(c: Context, e: P.Expr, want: Layout) -> Expr:
 def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
     """Return a value where its axis is in the domain, and a unit elsewhere."""
     condition = masks.inside(c, e.attr[0], want)
-    found = masks.with_unit_bits(c, e, value(c, e.args[0], want))
-    return masks.chosen(c, e, condition, found)
+    value_of_case = masks.with_unit_bits(c, e, value(c, e.args[0], want))
+    return masks.chosen(c, e, condition, value_of_case)
 
 
 def _sign(c: Context, e: P.Expr, want: Layout) -> Expr:
@@ -297,10 +297,10 @@ def _infix(c: Context, sign: str, e: P.Expr, want: Layout) -> Expr:
     if e.op in ("and", "or") and want and scalars:
         # Triton's interpreter takes a truth value that it makes a tile of for a float.
         (other,) = (a for a in e.args if a is not scalars[0])
-        scalar, found = value(c, scalars[0], ()), value(c, other, want)
+        scalar, other_side = value(c, scalars[0], ()), value(c, other, want)
         if e.op == "and":
-            return where(scalar, found, number(False, "bool"))
-        return where(scalar, number(True, "bool"), found)
+            return where(scalar, other_side, number(False, "bool"))
+        return where(scalar, number(True, "bool"), other_side)
     operand = wide if is_wide(c, e) else value
     a, b = (operand(c, x, want) for x in e.args)
     return infix(sign, a, b)
@@ -318,9 +318,9 @@ def _division(c: Context, e: P.Expr, want: Layout) -> Expr:
     a, b = (operand(c, x, want) for x in e.args)
     layout, dtype = broadcast_layout(a.layout, b.layout), promoted(a.dtype, b.dtype)
     called = e.op if e.kind == "int" else f"float_{e.op}"
-    found = helper(called, a, b, layout=layout, dtype=dtype)
+    quotient = helper(called, a, b, layout=layout, dtype=dtype)
     is_position = e.op == "mod" and e.args[1].op == "extent" and c.order(e.axes)
-    return to(found, c.names.offset) if is_position else found
+    return to(quotient, c.names.offset) if is_position else quotient
 
 
 def _uniform(c: Context, e: P.Expr, want: Layout) -> Expr:

@@ -170,8 +170,8 @@ def _added_params(c: Context) -> list[str]:
     """Return the integer parameters of sums and products, where large ones could leave 32 bits."""
     sums = [e for e in c.program.expressions if e.op in _SUMS and e.kind == "int"]
     parts = c.program.made_of(*sums)
-    found = {e.attr for e in parts if e.op == "param" and e.kind == "int"}
-    return [param for param in c.program.params if param in found]
+    names = {e.attr for e in parts if e.op == "param" and e.kind == "int"}
+    return [param for param in c.program.params if param in names]
 
 
 def _steps(c: Context, held: Mapping[str, int]) -> None:
@@ -312,8 +312,8 @@ def _let(c: Context, s: P.Let) -> None:
     if s.value.op == "load":
         load(c, s)
     else:
-        found = position(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
-        c.let(c.local(s.name, found), found)
+        built = position(c, s.value) if is_in_period(c, s.value) else tile(c, s.value)
+        c.let(c.local(s.name, built), built)
     c.known.add(s.name)
 
 
@@ -339,8 +339,8 @@ def _mask_at_edges(c: Context, lets: list[P.Let]) -> None:
         with c.of(s):
             stream, layout = _mask(c, s.value)
             operand = masks.with_unit_bits(c, s.value, value(c, s.value.args[0], layout))
-            found = whole(operand, layout)
-            targets.append(c.assign(c.local(s.name, found), found))
+            masked = whole(operand, layout)
+            targets.append(c.assign(c.local(s.name, masked), masked))
             c.known.add(s.name)
     if lets:
         assert stream is not None and stream.edge is not None

@@ -89,8 +89,8 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
 
 def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
     """Return the positions in periods that a loop computes of its elements, one for each period."""
-    found = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
-    here = [e for e in found if e.args[0].attr == stream.loop.axis.name]
+    positions = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
+    here = [e for e in positions if e.args[0].attr == stream.loop.axis.name]
     return list({_length(c, e.args[1]).attr: e for e in here}.values())
 
 

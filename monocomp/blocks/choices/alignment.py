@@ -36,7 +36,7 @@ class Period:
 
 def align(program: TileProgram, phases: Mapping[Loop, Phases]) -> dict[Expr, Period]:
     """Return the periods of k // s and k % s, for each of them."""
-    found = {}
+    periods = {}
     for loop, how in phases.items():
         if program.axes[loop.axis.name].role != "stream":
             continue
@@ -47,5 +47,5 @@ def align(program: TileProgram, phases: Mapping[Loop, Phases]) -> dict[Expr, Per
                     is_short = length.op == "number" and length.attr < MIN_DOT
                     divisor = None if how.divisor == 1 or is_short else how.divisor
                     if length.op == "extent" or (length.op == "number" and length.attr > 0):
-                        found[e] = Period(loop.axis.name, length, divisor)
-    return found
+                        periods[e] = Period(loop.axis.name, length, divisor)
+    return periods

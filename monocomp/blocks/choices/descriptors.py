@@ -27,7 +27,7 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
     operands = Operands(program)
     used = {a.attr for e in program.products if operands.is_product(e) for a in _locals(e, program)}
     apart = {*program.axis_names("row")} - {over(e) for e in program.expressions}
-    found, beside = {}, {}
+    in_loops, beside = {}, {}
     for s, loops in _loads(program.body, frozenset()):
         block = _block(s.value, program, apart)
         streamed = {a for a in s.value.axes if program.axes[a].role == "stream"}
@@ -37,9 +37,9 @@ def descriptor_loads(program: TileProgram, resident: bool = False) -> dict[str, 
             if streamed and program.inputs[block.tensor].kind == "float":
                 beside[s.name] = block
         elif s.name in used and (loops or resident):
-            found[s.name] = block
-    streams = {a for block in found.values() for a in block.tile}
-    return found | {n: block for n, block in beside.items() if {*block.tile} <= streams}
+            in_loops[s.name] = block
+    streams = {a for block in in_loops.values() for a in block.tile}
+    return in_loops | {n: block for n, block in beside.items() if {*block.tile} <= streams}
 
 
 def summed_loads(program: TileProgram) -> dict[str, str]:

@@ -20,11 +20,11 @@ def signs(e: Expr, program: TileProgram) -> dict[str, int] | None:
         case "coordinate":
             return {e.attr: 1}
         case "neg" | "add" | "sub":
-            found = [signs(a, program) for a in e.args]
-            if e.op != "add" and found[-1] is not None:
-                found[-1] = {axis: -sign for axis, sign in found[-1].items()}
+            parts = [signs(a, program) for a in e.args]
+            if e.op != "add" and parts[-1] is not None:
+                parts[-1] = {axis: -sign for axis, sign in parts[-1].items()}
             moving: dict[str, int] = {}
-            for part in found:
+            for part in parts:
                 if part is None or not part.keys().isdisjoint(moving):
                     return None
                 moving |= part

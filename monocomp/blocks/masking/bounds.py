@@ -50,14 +50,14 @@ def range_of(c: Context, loop: P.Loop, segment: P.Segment) -> Range:
     low = full_low = number(0)
     high = full_high = size
     for e in segment.lower:
-        found = _bound(c, loop, e)
+        bound = _bound(c, loop, e)
         low, full_low = (
-            extreme("maximum", a, b) for a, b in ((low, found.least), (full_low, found.most))
+            extreme("maximum", a, b) for a, b in ((low, bound.least), (full_low, bound.most))
         )
     for e in segment.upper:
-        found = _bound(c, loop, e)
+        bound = _bound(c, loop, e)
         high, full_high = (
-            extreme("minimum", a, b) for a, b in ((high, found.most), (full_high, found.least))
+            extreme("minimum", a, b) for a, b in ((high, bound.most), (full_high, bound.least))
         )
     if any(_has_64_bits(c, e) for e in segment.lower if not _is_cut(c, loop, e)):
         low, full_low = (cast(extreme("minimum", x, size), c.names.offset) for x in (low, full_low))
@@ -107,14 +107,14 @@ def tile_of(
 ) -> Expr:
     """Return the bound of a segment for each row of the block, within the bounds of the block."""
     varying = [e for e in bounds if c.order(e.axes)]
-    found = c.names.index(purpose, loop.axis.name)
+    end = c.names.index(purpose, loop.axis.name)
     if not varying:
-        return full(found, layout, c.names.offset)
+        return full(end, layout, c.names.offset)
     for e in varying:
         cut = _cut(c, loop, e)
         bound = tile(c, e, layout) if cut is None else spread(cut, layout)
-        found = extreme("maximum" if purpose == "low" else "minimum", found, bound)
-    return found
+        end = extreme("maximum" if purpose == "low" else "minimum", end, bound)
+    return end
 
 
 def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
@@ -134,8 +134,8 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
         bound = c.targets.index(end, axis)
         if given.attr != bound.attr:
             c.let(bound, given)
-        found = tile_of(c, bounds, end, loop, layout)
-        c.let(c.targets.index(purpose, axis, layout), found)
+        row_ends = tile_of(c, bounds, end, loop, layout)
+        c.let(c.targets.index(purpose, axis, layout), row_ends)
 
 
 def name_extremes(c: Context, stream: Stream) -> None:
@@ -166,14 +166,14 @@ def may_admit(c: Context, stream: Stream) -> Expr | None:
 def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
     """Return a test whether comparisons may hold for any row of the block, by the ends of both
     sides."""
-    found = []
+    comparisons = []
     for e in tests:
         x, y = (_interval(c, a) for a in e.args)
         if e.attr in ("<", "<=", "=="):
-            found.append(infix("<" if e.attr == "<" else "<=", x.least, y.most))
+            comparisons.append(infix("<" if e.attr == "<" else "<=", x.least, y.most))
         if e.attr in (">", ">=", "=="):
-            found.append(infix(">" if e.attr == ">" else ">=", x.most, y.least))
-    return joined("&", found) if found else None
+            comparisons.append(infix(">" if e.attr == ">" else ">=", x.most, y.least))
+    return joined("&", comparisons) if comparisons else None
 
 
 def _has_64_bits(c: Context, e: P.Expr) -> bool:
@@ -195,8 +195,8 @@ class _Interval:
 def _interval(c: Context, e: P.Expr) -> _Interval:
     """Return the interval of an int over the block."""
     if not c.order(e.axes):
-        found = tile(c, e, ())
-        return _Interval(found, found, is_value=True)
+        scalar = tile(c, e, ())
+        return _Interval(scalar, scalar, is_value=True)
     match e.op:
         case "local" if c.meaning(e).op in _MONOTONE:
             return _interval(c, c.meaning(e))
@@ -237,8 +237,8 @@ def _extremes(c: Context, e: P.Expr) -> tuple[Expr, Expr]:
     """Return the least and the largest value of an int over the block, as a mask compares it."""
     layout = c.order(e.axes)
     if e.op == "coordinate" or not layout:
-        found = _interval(c, e)
-        return found.least, found.most
+        interval = _interval(c, e)
+        return interval.least, interval.most
     return _over_block(c, value(c, e, layout), layout)
 
 

@@ -39,7 +39,7 @@ def filters(
         program: the kernel.
         loops: for each loop, the loops that it is split into.
     """
-    found = {}
+    kernels = {}
     lets: dict[str, Let] = {}
     for s in program.body:
         if isinstance(s, Let):
@@ -47,8 +47,8 @@ def filters(
         for loop in loops[s] if isinstance(s, Loop) else ():
             kernel = _filter(program, loop, lets)
             if kernel is not None and _is_worth(program, loop, kernel):
-                found[loop] = kernel
-    return found
+                kernels[loop] = kernel
+    return kernels
 
 
 def _is_worth(program: TileProgram, loop: Loop, kernel: TileProgram) -> bool:

@@ -71,9 +71,9 @@ def _run(c: Context, loop: Loop, body: Body) -> None:
         _in_turn(c, loops, body)
         return
     # Alone, the other loops need no registers for what this one needs.
-    found = range_of(c, rare, rare.segments[0])
+    positions = range_of(c, rare, rare.segments[0])
     is_there = name(c.names.of("there", loop.axis.name, f"any_{loop.axis.name}"), B.BOOL)
-    is_there = c.let(is_there, infix("<", found.low, found.high))
+    is_there = c.let(is_there, infix("<", positions.low, positions.high))
     with c.block() as whole:
         _in_turn(c, loops, body)
     with c.block() as others:
@@ -123,8 +123,8 @@ def _serial(c: Context, stream: Stream, body: Body) -> None:
     axis, segments = stream.loop.axis.name, stream.loop.segments
     with ExitStack() as stack:
         if len(segments) == 1:
-            found = range_of(c, stream.loop, segments[0])
-            low, high = found.low, found.high
+            positions = range_of(c, stream.loop, segments[0])
+            low, high = positions.low, positions.high
             stream.bounds = [(">=", tile(c, e)) for e in segments[0].lower]
             stream.bounds += [("<", tile(c, e)) for e in segments[0].upper]
         else:
@@ -152,9 +152,9 @@ def _masked(c: Context, stream: Stream, body: Body) -> None:
 def _masked_range(c: Context, stream: Stream) -> tuple[B.Expr, B.Expr, B.Expr]:
     """Return where the blocks of a segment begin and end, and which elements of one are in it."""
     axis, (segment,) = stream.loop.axis.name, stream.loop.segments
-    found = range_of(c, stream.loop, segment)
-    low = c.set_bound("low", axis, found.low)
-    high = c.set_bound("high", axis, found.high)
+    positions = range_of(c, stream.loop, segment)
+    low = c.set_bound("low", axis, positions.low)
+    high = c.set_bound("high", axis, positions.high)
     begins_by_row, offs = stream.phases.begins_by_row, c.targets.axis(axis)
     begin, condition = low, infix("<", offs, high)
     if not segment.upper and (begins_by_row or not segment.lower):
@@ -195,10 +195,10 @@ def _listed(c: Context, stream: Stream, body: Body) -> None:
 def _split(c: Context, stream: Stream, body: Body) -> None:
     """Blocks up to where the first row ends, and the others."""
     axis, (segment,) = stream.loop.axis.name, stream.loop.segments
-    found = range_of(c, stream.loop, segment)
-    low = c.set_bound("low", axis, found.low)
-    high = c.set_bound("high", axis, found.high)
-    full_high = c.set_bound("full_high", axis, found.full_high)
+    positions = range_of(c, stream.loop, segment)
+    low = c.set_bound("low", axis, positions.low)
+    high = c.set_bound("high", axis, positions.high)
+    full_high = c.set_bound("full_high", axis, positions.full_high)
     name_row_bounds(c, stream, low, high)
     middle = _aligned(c, axis, full_high)
     if segment.lower:

@@ -87,12 +87,12 @@ def members(c: Context, stream: Stream, want: Layout) -> Expr | None:
     axes that the tile has not; None if all are."""
     loop = stream.loop
     layout = c.order(loop.domain)
-    found = number(True, "bool") if loop.is_whole else domain(c, stream, layout)
-    if found.op == "number":
+    kept = number(True, "bool") if loop.is_whole else domain(c, stream, layout)
+    if kept.op == "number":
         return None
     for axis in (a for a in layout[::-1] if a not in want):
-        found = infix(">", reduced(to(found, INT32), "max", layout.index(axis)), number(0))
-    return spread(found, want)
+        kept = infix(">", reduced(to(kept, INT32), "max", layout.index(axis)), number(0))
+    return spread(kept, want)
 
 
 def _row_purposes(c: Context, stream: Stream) -> list[str]:
@@ -146,8 +146,8 @@ def _admitted(c: Context, stream: Stream, admitted: Expr, want: Layout) -> Expr:
 def _unmasked_segments(c: Context, loop: P.Loop) -> list[Expr]:
     """Return tests for the segments of a loop without a mask."""
     segment = c.names.plain("segment", loop.axis.name)
-    found = enumerate(loop.segments)
-    return [infix("==", segment, number(n)) for n, s in found if not s.masked]
+    numbered = enumerate(loop.segments)
+    return [infix("==", segment, number(n)) for n, s in numbered if not s.masked]
 
 
 def _mask_of(loop: P.Loop) -> P.Expr:
@@ -191,8 +191,8 @@ def _seen(c: Context, stream: Stream, mask: P.Expr) -> Expr:
 
 def any_of(c: Context, axis: str, test: Expr, purpose: str) -> Expr:
     """Return a test whether `test` holds for any element of a block along an axis."""
-    found = name(c.names.of(purpose, axis, f"any_{axis}"), INT32)
-    return infix(">", c.let(found, reduced(to(test, INT32), "max", 0)), number(0))
+    result = name(c.names.of(purpose, axis, f"any_{axis}"), INT32)
+    return infix(">", c.let(result, reduced(to(test, INT32), "max", 0)), number(0))
 
 
 def chosen(c: Context, e: P.Expr, condition: Expr, value: Expr) -> Expr:

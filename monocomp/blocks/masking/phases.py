@@ -133,29 +133,29 @@ def peel(
         runs_ahead: True if loads run ahead of products. A second phase would end that, and begin
             it again.
     """
-    known, found = Bounds(layouts), {}
+    known, phases_of = Bounds(layouts), {}
     matrices = {name: b for name, b in by_descriptor.items() if len(b.tile) > 1}
     for loop in loops:
         phases = _phases(loop, known, matrices)
         if runs_ahead and phases.form in ("split", "sliding"):
             phases = replace(phases, form="edges", divisor=0, ends=known.ends(loop))
         phases = _asked(loop, known, phases, _apart(loop, known))
-        found[loop] = replace(phases, is_tested=_gathers(loop))
-    split = [x for x, p in found.items() if p.form == "split" and x.is_whole]
+        phases_of[loop] = replace(phases, is_tested=_gathers(loop))
+    split = [x for x, p in phases_of.items() if p.form == "split" and x.is_whole]
     whole = [x for x in split if not multiplies(x.body)]
     streams = Counter(loop.axis.extent for loop in whole)
     repeated = {loop for loop in whole if streams[loop.axis.extent] > 1}
-    return {loop: replace(p, is_repeated=loop in repeated) for loop, p in found.items()}
+    return {loop: replace(p, is_repeated=loop in repeated) for loop, p in phases_of.items()}
 
 
 def loops_of(loop: Loop) -> tuple[Loop, ...]:
     """Return the loops that one is, one after the other: over segments in which a mask decides,
     and over those in which none is asked."""
-    found = []
+    loops = []
     for is_masked, segments in groupby(loop.segments, lambda s: s.masked):
         body = loop.body if is_masked else _read(s for s in loop.body if not isinstance(s, Mask))
-        found.append(replace(loop, segments=tuple(segments), body=body))
-    return tuple(found) if len(found) > 1 and loop.axis.role == "stream" else (loop,)
+        loops.append(replace(loop, segments=tuple(segments), body=body))
+    return tuple(loops) if len(loops) > 1 and loop.axis.role == "stream" else (loop,)
 
 
 def _read(statements: Iterable[Statement]) -> list[Statement]:
@@ -170,13 +170,13 @@ def _read(statements: Iterable[Statement]) -> list[Statement]:
 def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
     """Return the phases of loops that are not peeled: each block asks whether it is masked."""
     known = Bounds(layouts)
-    found = {}
+    phases_of = {}
     for loop in loops:
         begins_by_row = len(loop.segments) > 1 or known.vary(loop.segments[0].lower)
         is_serial = loop.axis.role == "serial"
         phases = Phases("serial" if is_serial else "masked", begins_by_row)
-        found[loop] = _asked(loop, known, phases)
-    return found
+        phases_of[loop] = _asked(loop, known, phases)
+    return phases_of
 
 
 def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Phases:
@@ -184,8 +184,8 @@ def _phases(loop: Loop, known: Bounds, by_descriptor: Mapping[str, Block]) -> Ph
     if loop.axis.role == "serial":
         return Phases("serial")
     lets = (s.name for s in walk(loop.body) if isinstance(s, Let))
-    found = (by_descriptor[name] for name in lets if name in by_descriptor)
-    blocks = tuple(dict.fromkeys(b for b in found if loop.axis.name in b.tile))
+    described = (by_descriptor[name] for name in lets if name in by_descriptor)
+    blocks = tuple(dict.fromkeys(b for b in described if loop.axis.name in b.tile))
     if len(loop.segments) == 1 and (first.masked or loop.is_backwards):
         divisor = known.divisor_of_lower(first)
         return Phases("masked", known.vary(first.lower), divisor=divisor)
@@ -305,8 +305,8 @@ class Bounds:
 
     def _grows_by_one(self, bound: Expr) -> bool:
         """True if this is the same for all rows, or a coordinate plus such a value."""
-        found = signs(bound, self.program)
-        return found is not None and [*found.values()] in ([], [1])
+        directions = signs(bound, self.program)
+        return directions is not None and [*directions.values()] in ([], [1])
 
     def is_short(self, segment: Segment) -> bool:
         """True if the ends of a block's rows lie within as many elements as there are rows."""

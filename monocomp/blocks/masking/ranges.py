@@ -29,16 +29,16 @@ def each_range(c: Context, stream: Stream) -> Iterator[Range]:
     with ExitStack() as stack:
         if len(stream.loop.segments) > 1:
             stack.enter_context(each_segment(c, stream))
-            found = named_range(c, axis)
+            positions = named_range(c, axis)
         else:
             bounds = range_of(c, stream.loop, stream.loop.segments[0])
             pairs = zip(Range._fields, bounds, strict=True)
-            found = Range(*(c.set_bound(purpose, axis, x) for purpose, x in pairs))
-            name_row_bounds(c, stream, found.low, found.high)
+            positions = Range(*(c.set_bound(purpose, axis, x) for purpose, x in pairs))
+            name_row_bounds(c, stream, positions.low, positions.high)
         if stream.phases.in_runs:
-            low, high = stack.enter_context(_each_run(c, stream, found.low, found.high))
-            found = found._replace(low=low, high=high)
-        yield found
+            low, high = stack.enter_context(_each_run(c, stream, positions.low, positions.high))
+            positions = positions._replace(low=low, high=high)
+        yield positions
 
 
 def named_range(c: Context, axis: str) -> Range:
@@ -58,12 +58,12 @@ def each_segment(c: Context, stream: Stream) -> Iterator[None]:
         cases: list[tuple[B.Statement, ...]] = []
         for s in loop.segments:
             with c.block() as case:
-                found = range_of(c, loop, s)
-                c.let(low, found.low)
-                c.let(high, found.high)
+                positions = range_of(c, loop, s)
+                c.let(low, positions.low)
+                c.let(high, positions.high)
                 if loop.axis.role != "serial":
-                    c.let(full_low, high if s.masked else found.full_low)
-                    c.let(full_high, high if s.masked else found.full_high)
+                    c.let(full_low, high if s.masked else positions.full_low)
+                    c.let(full_high, high if s.masked else positions.full_high)
                 for purpose, end, bounds in (("from", "low", s.lower), ("to", "high", s.upper)):
                     if layout:
                         value = tile_of(c, bounds, end, loop, layout)

@@ -42,18 +42,20 @@ def _with_masked(body: Sequence[B.Statement]) -> list[B.Statement]:
 
     y = x;  z = f(x);  if c: y = where(m, y, 0), z = where(m, z, 0)   has   z = f(y)
     """
-    found = list(body)
+    statements = list(body)
     given = Counter(t.attr for s in B.walk(tuple(body)) for t in B.targets(s))
     for end, s in enumerate(body):
         masks = dict(map(_mask, s.body)) if isinstance(s, B.If) else {}
-        for n, copy in enumerate(found[:end]):
+        for n, copy in enumerate(statements[:end]):
             match copy:
                 case B.Assign(targets=(y,), value=B.Expr(op="name") as x) if (
                     y.attr in masks and given[x.attr] == 1 and given[y.attr] == 2
                 ):
                     alike = {z for z in masks if masks[z] == masks[y.attr]}
-                    found[n + 1 : end] = [_made_from(b, x, y, alike) for b in found[n + 1 : end]]
-    return found
+                    statements[n + 1 : end] = [
+                        _made_from(b, x, y, alike) for b in statements[n + 1 : end]
+                    ]
+    return statements
 
 
 def _mask(s: B.Statement) -> tuple[str, str]:
@@ -91,11 +93,11 @@ def _needed(product: B.Statement, waiting: Sequence[B.Statement]) -> list[B.Stat
     before = waiting[: waiting.index(product)]
     if not all(isinstance(s, B.Assign | B.Load | B.If) for s in B.walk(tuple(before))):
         return []
-    found = [product]
+    statements = [product]
     for s in reversed(before):
-        if _given([s]) & (read(found) | _given(found)) or read([s]) & _given(found):
-            found.insert(0, s)
-    return found
+        if _given([s]) & (read(statements) | _given(statements)) or read([s]) & _given(statements):
+            statements.insert(0, s)
+    return statements
 
 
 def _given(body: Iterable[B.Statement]) -> set[str]:

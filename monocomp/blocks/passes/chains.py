@@ -26,7 +26,7 @@ def unchain(program: B.BlockProgram) -> B.BlockProgram:
 
 def _unchained(body: B.Body, made: Set[str]) -> B.Body:
     """Return the statements that follow others, of which products have made these names."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
         match s:
             case B.Assign():
@@ -40,8 +40,8 @@ def _unchained(body: B.Body, made: Set[str]) -> B.Body:
         for inner in B.walk((s,)):
             if any(is_made(e, made) for e in B.roots(inner)):
                 made = made | {t.attr for t in B.targets(inner)}
-        found.append(s)
-    return tuple(found)
+        statements.append(s)
+    return tuple(statements)
 
 
 def _are_numbers(blocks: B.Blocks) -> bool:

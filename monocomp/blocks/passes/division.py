@@ -75,9 +75,9 @@ class _Division:
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements about the rows of one warpgroup, if there are any."""
-        found: list[B.Statement] = []
+        statements: list[B.Statement] = []
         for n, s in enumerate(body):
-            found += self._statement(s)
+            statements += self._statement(s)
             for axis in (self.axes[t.attr] for t in B.targets(s) if t.attr in self.axes):
                 rows = self.program.rows[axis]
                 own = infix("<", self.own[rows.start.attr], rows.stop)
@@ -85,8 +85,8 @@ class _Division:
                 if not is_number(own, True):
                     others = body[n + 1 :]
                     left = needed(without(_skipped(others), _COMPUTING))
-                    return *found, B.If(own, self.body(others), left, s.origin)
-        return tuple(found)
+                    return *statements, B.If(own, self.body(others), left, s.origin)
+        return tuple(statements)
 
     def _same(self, body: B.Body) -> B.Body:
         """Return the statements of a loop, or around it, that is divided already."""
@@ -196,16 +196,16 @@ def _stream(s: B.For | B.If) -> B.For | None:
 
 def _skipped(body: B.Body) -> B.Body:
     """Return statements that leave unread what others take."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
         match s:
             case B.Take():
-                found += [] if s.ring.beside else [B.Skip(s.ring, s.origin)]
+                statements += [] if s.ring.beside else [B.Skip(s.ring, s.origin)]
             case B.Release():
                 pass
             case _:
-                found.append(B.inside(s, _skipped))
-    return tuple(found)
+                statements.append(B.inside(s, _skipped))
+    return tuple(statements)
 
 
 def _left(takes: Iterable[B.Take]) -> B.Body:

@@ -45,21 +45,21 @@ def _of_new_loop(body: B.Body) -> B.Body:
 def _of_loop(body: B.Body, computed: set[str], made: set[str]) -> B.Body:
     """Return the statements of a loop, after others that have computed names, some of them from
     products."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
         within = partial(_of_loop, computed=computed, made=made)
         s = B.inside(s, _of_new_loop if isinstance(s, B.For | B.While) else within)
-        found.append(s)
+        statements.append(s)
         values = B.subexpressions(s.value) if isinstance(s, B.Assign) else ()
         if isinstance(s, B.Assign) and any(_runs_on(x, computed, made) for x in values):
             (sum_,) = s.targets
             ended = helper("ended", sum_, layout=sum_.layout, dtype=sum_.dtype)
-            found.append(replace(s, value=ended))
+            statements.append(replace(s, value=ended))
         for inner in (x for x in B.walk((s,)) if isinstance(x, B.Assign)):
             names = {t.attr for t in inner.targets}
             computed |= names
             made |= names if is_made(inner.value, made) else set()
-    return tuple(found)
+    return tuple(statements)
 
 
 def _runs_on(x: B.Expr, computed: Set[str], made: Set[str]) -> bool:

@@ -26,15 +26,15 @@ def interleave(program: B.BlockProgram) -> B.BlockProgram:
 
 
 def _interleaved(body: B.Body) -> B.Body:
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
-        empty = [t for x in found if _is_empty(x) for t in B.targets(x)]
+        empty = [t for x in statements if _is_empty(x) for t in B.targets(x)]
         tensors = {t: x for t in empty if isinstance(s, B.For) and (x := _tensor(s, t))}
         s = s if tensors else B.inside(s, _interleaved)
         for sums in tensors:
             s = B.inside(s, partial(_reordered, sums=sums))
-        found += [s, *(_in_order(s, sums, x) for sums, x in tensors.items())]
-    return tuple(found)
+        statements += [s, *(_in_order(s, sums, x) for sums, x in tensors.items())]
+    return tuple(statements)
 
 
 def _is_empty(s: B.Statement) -> bool:
@@ -50,7 +50,7 @@ def _in_order(s: B.Statement, sums: B.Expr, tensor: B.Expr) -> B.Statement:
 
 def _reordered(body: B.Body, sums: B.Expr) -> B.Body:
     """Return the statements with the columns of what is added to a sum in another order."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
         s = B.inside(s, partial(_reordered, sums=sums))
         if isinstance(s, B.Assign) and s.targets[0].attr == sums.attr:
@@ -59,8 +59,8 @@ def _reordered(body: B.Body, sums: B.Expr) -> B.Body:
             mixed = helper("interleaved", x, sums, layout=x.layout, dtype=x.dtype)
             args = (left, B.renamed(right, {x.attr: mixed}), initial)
             s = replace(s, value=replace(s.value, args=args))
-        found.append(s)
-    return tuple(found)
+        statements.append(s)
+    return tuple(statements)
 
 
 def _tensor(loop: B.Statement, sums: B.Expr) -> B.Expr | None:

@@ -90,36 +90,36 @@ def _beside(program: B.BlockProgram, body: B.Body) -> Iterator[tuple[str, str]]:
 
 def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
     """Return blocks asked for where they are taken, and products issued."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for s in body:
         load = load_of(s)
         if load is not None:
             assert isinstance(load.access, B.Descriptor)
             ring = rings[load.target.attr]
-            found.append(B.Give(ring, replace(load.access, within=None), load.origin))
-            found.append(B.Take(load.target, ring, load.access.within, load.origin))
+            statements.append(B.Give(ring, replace(load.access, within=None), load.origin))
+            statements.append(B.Take(load.target, ring, load.access.within, load.origin))
             continue
         match s:
             case B.Assign(targets=(target,)) if s.value.op == "dot":
-                found.append(B.Issue(target, s.value, s.origin))
+                statements.append(B.Issue(target, s.value, s.origin))
             case B.For(range=B.Blocks() as blocks):  # what it says of stages has been done
                 ahead = replace(blocks, stages=None, fused=None)
-                found.append(replace(s, range=ahead, body=_begun(s.body, rings)))
+                statements.append(replace(s, range=ahead, body=_begun(s.body, rings)))
             case _:
-                found.append(B.inside(s, lambda body: _begun(body, rings)))
-    return tuple(found)
+                statements.append(B.inside(s, lambda body: _begun(body, rings)))
+    return tuple(statements)
 
 
 def _waited(body: B.Body) -> B.Body:
     """Return each product waited for before a statement that reads or writes its result, or that
     holds loops or products; and before the end."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     running: list[B.Issue] = []  # the oldest first
 
     def wait(met: set[str]) -> None:
         for n, issued in enumerate(running):
             if issued.target.attr in met:
-                found.append(B.Wait(issued.target, len(running) - 1 - n, issued.origin))
+                statements.append(B.Wait(issued.target, len(running) - 1 - n, issued.origin))
         running[:] = [issued for issued in running if issued.target.attr not in met]
 
     for s in body:
@@ -127,11 +127,11 @@ def _waited(body: B.Body) -> B.Body:
         met = B.names_of((s,)) | {t.attr for t in B.targets(s)}
         holds = any(isinstance(x, B.For | B.While | B.Issue) for x in B.walk((s,)))
         wait(everything if holds and B.bodies(s) else met)
-        found.append(B.inside(s, _waited))
+        statements.append(B.inside(s, _waited))
         if isinstance(s, B.Issue):
             running.append(s)
     wait({issued.target.attr for issued in running})
-    return tuple(found)
+    return tuple(statements)
 
 
 def _released(body: B.Body) -> B.Body:
@@ -150,9 +150,9 @@ def _released(body: B.Body) -> B.Body:
         if isinstance(s, B.Wait):
             used |= operands[s.target.attr]
         last |= dict.fromkeys((leaders.get(name, name) for name in used), n)
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     for n, s in enumerate(body):
-        found.append(B.inside(s, _released))
+        statements.append(B.inside(s, _released))
         ended = (t for t in rings.values() if last.get(t.target.attr) == n)
-        found += [B.Release(t.ring, t.origin) for t in ended]
-    return tuple(found)
+        statements += [B.Release(t.ring, t.origin) for t in ended]
+    return tuple(statements)

@@ -30,16 +30,16 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
 
 def tiles(program: B.BlockProgram) -> list[B.Registers]:
     """Return where tiles lie."""
-    found: dict[B.Registers, None] = {}
+    layouts: dict[B.Registers, None] = {}
     shared = _shared(program)
     for s in B.walk(program.body):
         for e in B.roots(s):
             for x in B.subexpressions(e):
                 if isinstance(x.attr, B.Registers):
-                    found[replace(x.attr, dim=None)] = None
+                    layouts[replace(x.attr, dim=None)] = None
                 elif len(x.layout) == 2 and None not in x.layout and x.attr not in shared:
-                    found[B.Registers((str(x.layout[0]), str(x.layout[1])))] = None
-    return list(found)
+                    layouts[B.Registers((str(x.layout[0]), str(x.layout[1])))] = None
+    return list(layouts)
 
 
 def _shared(program: B.BlockProgram) -> set[str]:
@@ -78,8 +78,8 @@ class _Placer:
         self.positions = _positions(program)
         self.vectors: dict[str, B.Registers] = {}
         values = (x for s in B.walk(program.body) for e in B.roots(s) for x in B.subexpressions(e))
-        found = [x for x in values if len(x.layout) == 2 and x.attr not in self.shared]
-        for x in sorted(found, key=lambda x: x.op != "dot"):
+        tiles = [x for x in values if len(x.layout) == 2 and x.attr not in self.shared]
+        for x in sorted(tiles, key=lambda x: x.op != "dot"):
             match x.layout:
                 case (str(m), str(n)):
                     self.vectors.setdefault(m, B.Registers((m, n), 1))
@@ -136,30 +136,30 @@ class _Placer:
             inner = replace(want, dim=e.layout.index(None))
             return replace(e, args=(self._placed(e.args[0], inner),))
         is_free = None in e.layout or e.op in _MADE or _is_position(e, self.positions.keys())
-        found = want if is_free and want is not None else self._usual(e.layout)
+        layout = want if is_free and want is not None else self._usual(e.layout)
         match e.op:
-            case "name" if e.attr in self.positions and found != self._usual(e.layout):
-                return self._placed(self.positions[e.attr], found)
+            case "name" if e.attr in self.positions and layout != self._usual(e.layout):
+                return self._placed(self.positions[e.attr], layout)
             case "name" if e.attr in self.shared:
-                return B.Expr("fetch", (e,), want or found, e.layout, e.dtype)
+                return B.Expr("fetch", (e,), want or layout, e.layout, e.dtype)
             case "name":
                 placed = e
             case "arange" | "full" | "zeros":
                 args = tuple(self._placed(a, None) for a in e.args)
-                return replace(e, args=args, attr=found)
+                return replace(e, args=args, attr=layout)
             case "reduce":
                 (x,) = e.args
                 at = self._usual(x.layout)
                 assert at is not None
-                found = B.Registers(at.tile, e.attr.dim)
+                layout = B.Registers(at.tile, e.attr.dim)
                 placed = replace(e, args=(self._placed(x, at),))
             case "dot":
-                placed = self._dot(e, found)
+                placed = self._dot(e, layout)
             case "trans" | "broadcast" | "scan" | "combine" | "dot_in_limbs":
                 raise UnsupportedError(f"{e.op} has no position in registers")
             case _:
-                placed = replace(e, args=tuple(self._placed(a, found) for a in e.args))
-        if want is None or found == want:
+                placed = replace(e, args=tuple(self._placed(a, layout) for a in e.args))
+        if want is None or layout == want:
             return placed
         return B.Expr("convert", (placed,), want, e.layout, e.dtype)
 

@@ -50,16 +50,16 @@ class _Skewer:
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements with their loops skewed."""
-        found: list[B.Statement] = []
+        statements: list[B.Statement] = []
         for s in body:
             match s:
                 case B.For(range=B.Blocks() as blocks) if (late := _late(s.body)) is not None:
-                    found.append(self._loop(s, blocks, late))
+                    statements.append(self._loop(s, blocks, late))
                 case B.For() if sum(map(is_product, s.body)) > 1:
-                    found.append(replace(s, body=advance(s.body)))
+                    statements.append(replace(s, body=advance(s.body)))
                 case _:
-                    found.append(B.inside(s, self.body))
-        return _sunk(found)
+                    statements.append(B.inside(s, self.body))
+        return _sunk(statements)
 
     def _loop(self, loop: B.For, blocks: B.Blocks, late: _Late) -> B.Statement:
         """Return a loop whose late products follow one block behind."""
@@ -93,16 +93,16 @@ class _Skewer:
     def _apart(self, s: B.Assign, late: _Late) -> tuple[list[B.Statement], B.Assign]:
         """Return what the product takes under names, and the product of these names."""
         (target,), (left, right, total) = s.targets, s.value.args
-        found: list[B.Statement] = []
+        statements: list[B.Statement] = []
         if left.op != "name":
             tensors = {x.target.attr: self.pointers[x.tensor] for x in late.loads.values()}
             left = _with_dtypes(left, tensors)
             operand = name(self._fresh(f"{target.attr}_left"), left.dtype, left.layout)
-            found.append(B.Assign((operand,), left, s.origin))
+            statements.append(B.Assign((operand,), left, s.origin))
             left = operand
         if total.op != "name":
-            found.append(B.Assign((target,), total, s.origin))
-        return found, replace(s, value=replace(s.value, args=(left, right, target)))
+            statements.append(B.Assign((target,), total, s.origin))
+        return statements, replace(s, value=replace(s.value, args=(left, right, target)))
 
     def _behind(
         self, loop: B.For, early: Sequence[B.Statement], moved: Sequence[B.Statement]
@@ -152,11 +152,11 @@ def _only_adds(s: B.Assign, body: B.Body) -> bool:
 
 def _made(names: set[str], body: B.Body) -> set[str]:
     """Return the names of what is computed from these."""
-    found = set(names)
+    made = set(names)
     for s in B.walk(body):
-        if any(not found.isdisjoint(e.read_names) for e in B.roots(s)):
-            found |= {t.attr for t in B.targets(s)}
-    return found
+        if any(not made.isdisjoint(e.read_names) for e in B.roots(s)):
+            made |= {t.attr for t in B.targets(s)}
+    return made
 
 
 def _first_use(early: Sequence[B.Statement]) -> int:

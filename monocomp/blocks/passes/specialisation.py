@@ -40,7 +40,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
 def _told(body: B.Body) -> list[B.Expr]:
     """Return the numbers that divisions give of an item alone and that others than such divisions
     read: what follows from these takes little time."""
-    found: list[B.Expr] = []
+    numbers: list[B.Expr] = []
     for items in _items(body):
         given = {t.attr for s in B.walk(items.body) for t in B.targets(s)}
         near = {items.variable.attr}  # what follows from the item without a division
@@ -55,8 +55,8 @@ def _told(body: B.Body) -> list[B.Expr]:
                             near.add(target.attr)
         used = needed(without(items.body, B.Give | B.Comment))
         names = read(tuple(s for s in used if s not in divisions))
-        found += (target for target in divisions.values() if target.attr in names)
-    return found
+        numbers += (target for target in divisions.values() if target.attr in names)
+    return numbers
 
 
 def _items(body: B.Body) -> Iterator[B.For]:

@@ -76,12 +76,12 @@ class _Turns:
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements with turns."""
-        found = [self._statement(s) for s in body]
+        statements = [self._statement(s) for s in body]
         loops = [n for n, s in enumerate(body) if _is_loop(s) and self._has_blocks((s,))]
         if loops:
-            found.insert(loops[-1] + 1, B.Turn("pass", TURNS, body[loops[-1]].origin))
-            found.insert(loops[0], B.Turn("take", TURNS, body[loops[0]].origin))
-        return tuple(found)
+            statements.insert(loops[-1] + 1, B.Turn("pass", TURNS, body[loops[-1]].origin))
+            statements.insert(loops[0], B.Turn("take", TURNS, body[loops[0]].origin))
+        return tuple(statements)
 
     def _statement(self, s: B.Statement) -> B.Statement:
         if not _is_loop(s):

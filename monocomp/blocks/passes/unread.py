@@ -53,7 +53,7 @@ def read(body: Iterable[B.Statement]) -> set[str]:
 def _with(body: B.Body, names: Collection[str]) -> B.Body:
     """Return the statements with an effect, those that give names that are needed, and what is
     said of them."""
-    found: list[B.Statement] = []
+    statements: list[B.Statement] = []
     said: list[B.Statement] = []
     for s in body:
         if isinstance(s, B.Comment):
@@ -71,6 +71,6 @@ def _with(body: B.Body, names: Collection[str]) -> B.Body:
                 is_kept = any(B.bodies(s))
             case _:
                 is_kept = True
-        found += [*said, s] if is_kept else []
+        statements += [*said, s] if is_kept else []
         said = []
-    return tuple(found)
+    return tuple(statements)
