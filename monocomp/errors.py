@@ -189,6 +189,16 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def quoted(names: Iterable[str]) -> str:
+    """Return names in quotes, in a list."""
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def shorten(text: str) -> str:
     """Shorten a text for a message, to at most 60 characters."""
     return text if len(text) <= 60 else text[:57] + "..."

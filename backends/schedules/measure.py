@@ -20,6 +20,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
+from monocomp.errors import first_line
 from monocomp.machine.locking import BUILDING
 
 Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
@@ -99,15 +100,11 @@ def _fitting() -> Iterator[None]:
     try:
         yield
     except (OutOfResources, CompilationError, PTXASError, torch.OutOfMemoryError) as fault:
-        raise DoesNotFit(_first_line(fault)) from None
+        raise DoesNotFit(first_line(fault)) from None
     except RuntimeError as fault:
         if "PassManager" not in str(fault):
             raise
-        raise DoesNotFit(_first_line(fault)) from None
-
-
-def _first_line(fault: Exception) -> str:
-    return next(iter(str(fault).strip().splitlines()), type(fault).__name__)
+        raise DoesNotFit(first_line(fault)) from None
 
 
 def poisoned(*size: Any, **how: Any) -> torch.Tensor:

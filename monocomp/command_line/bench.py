@@ -19,7 +19,7 @@ import torch
 from monocomp import terms as T
 from monocomp.backends.eager.calls import eager
 from monocomp.backends.timing import timed
-from monocomp.errors import MonocompError
+from monocomp.errors import MonocompError, first_line
 from monocomp.kernel import Kernel, compile
 from monocomp.terms.equations import Equations
 
@@ -90,7 +90,7 @@ def race(
         except (MonocompError, RuntimeError, MemoryError) as error:
             if first is None:
                 raise
-            found[c.name] = Timing(c.name, c.about, None, None, problem=_first_line(error))
+            found[c.name] = Timing(c.name, c.about, None, None, problem=first_line(error))
             continue
         difference = None if first is None else _difference(first, results)
         if c.name.startswith("SDPA") and not _is_close(difference, first):
@@ -238,7 +238,3 @@ def _is_close(difference: float | None, results: Results | None) -> bool:
         return False
     limit = _LOOSE.get(str(results[0].dtype).removeprefix("torch."), 0.05)
     return difference <= limit
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

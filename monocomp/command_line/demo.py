@@ -13,6 +13,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import monocomp as mc
@@ -31,7 +32,7 @@ param window: int = 1024
 S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)
 O[b,h,q,e] = softmax[k if k <= q and q - k < window](S[b,h,q,k]) * V[b,h,k,e]"""
 _LINES = 64  # of the kernel's body
-_NEWLINE = "\n"
+_NEWLINE, _MARGIN = "\n", "    "
 _SECONDS = 60.0  # that the run may take
 _CHECKED = 300  # positions of one head that the oracle evaluates
 
@@ -60,7 +61,7 @@ def main() -> int:
     began = time.perf_counter()
     _say("From a line of mathematics to a kernel, in four parts and about half a minute.")
     _title("1. A program: each query sees the keys of a window before it")
-    _say(_indented(PROGRAM))
+    _say(indent(PROGRAM, _MARGIN))
 
     kernel = mc.compile(PROGRAM, name="sliding_window")
     _title(f"2. {kernel.derivation.title}  (monocomp explain sliding_window)")
@@ -68,7 +69,7 @@ def main() -> int:
         _say(f"{number:6}. {line}")
     _say("\n    which ends in\n")
     for line in kernel.derivation.result.readable_lines():
-        _say(_indented(wrap_formula(line, "", "    ", 90)))
+        _say(indent(wrap_formula(line, "", "    ", 90), _MARGIN))
     loop = next(line for line in kernel.source("torch").splitlines() if "for k in" in line)
     _say(
         "\n    Softmax has become sums that carry their own exponent (SE): one pass over the keys,"
@@ -81,7 +82,7 @@ def main() -> int:
     shown = device_function(source)
     lines = f"{len(shown)} of {source.count(_NEWLINE)} lines"
     _title(f"3. Its GPU kernel, {lines}  (monocomp emit sliding_window --minimal)")
-    _say(_indented("\n".join(shown)))
+    _say(indent("\n".join(shown), _MARGIN))
 
     _run(kernel)
     _say(
@@ -116,10 +117,6 @@ def _title(text: str) -> None:
     _say(f"\n{text}\n{'-' * len(text)}\n")
 
 
-def _indented(text: str) -> str:
-    return "\n".join("    " + line if line else "" for line in text.split("\n"))
-
-
 # The run
 
 
@@ -146,7 +143,7 @@ def _run(kernel: Kernel) -> None:
         progress("the oracle", 0, 1)
         expected = _oracle(run.window, Q, K, V)
         error = (contenders[0].compute()[0][0, 0, :_CHECKED].double().cpu() - expected).abs().max()
-    _say(_indented(bench.table(times)))
+    _say(indent(bench.table(times), _MARGIN))
     _say(
         f"\n    The derived kernel reads {run.window} of {Q.shape[-2]} keys for a query, and nobody"
         f" wrote it.\n    Its largest error against the oracle is {error.item():.1e}, over"

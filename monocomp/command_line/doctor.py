@@ -16,6 +16,7 @@ from pathlib import Path
 import monocomp
 from monocomp.backends.targets import MEASURED, has_run_on
 from monocomp.command_line.findings import Finding
+from monocomp.errors import first_line
 
 NEEDED = ("torch", "triton", "numpy", "sympy", "lark")
 VARIABLES = (
@@ -125,7 +126,7 @@ def _kernels() -> Iterator[Finding]:
         try:
             yield check_backend(section, kernel.equations, backend, [case])
         except Exception as error:  # whatever is wrong with this machine
-            yield Finding(section, False, backend, _first_line(error))
+            yield Finding(section, False, backend, _described(error))
     yield from _machine_code(section, kernel)
 
 
@@ -138,10 +139,10 @@ def _machine_code(section: str, kernel: monocomp.Kernel) -> Iterator[Finding]:
     try:
         (made,) = Emission(kernel.planner, _SIZES, "bf16", "cuda:90").machine_code("ptx")
     except Exception as error:
-        yield Finding(section, False, what, _first_line(error))
+        yield Finding(section, False, what, _described(error))
     else:
         yield Finding(section, True, what, f"{made.usage.registers} registers a thread")
 
 
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"

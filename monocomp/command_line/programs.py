@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import Any
 
 from monocomp import library
-from monocomp.command_line import files, streams
+from monocomp.command_line import compiling, streams
+from monocomp.declarations.record import as_data
 
 
 def list_programs(options: Namespace) -> int:
@@ -33,20 +34,14 @@ def list_programs(options: Namespace) -> int:
 
 def show(options: Namespace) -> int:
     """`monocomp show`: the text, and as comments how its kernel is called."""
-    from monocomp.language.checker import check
-    from monocomp.translation.translator import translate
-
-    source = files.read_program(options.program)
-    declared = translate(check(source.text, source.name)).declared
+    program = compiling.equations(options)
+    source, declared = program.origin, program.declared
     if options.json:
         described = {
             "name": source.name,
             "text": source.text,
             "inputs": [_described(i) for i in declared.inputs.values()],
-            "params": [
-                {"name": p.name, "kind": p.kind, "default": p.default}
-                for p in declared.params.values()
-            ],
+            "params": as_data(tuple(declared.params.values())),
             "outputs": [o.name for o in declared.outputs],
         }
         streams.say_json(described)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from textwrap import indent
 from typing import Any, TypeAlias
 
 from monocomp.checking.sizes import complete_extents, fits
@@ -32,6 +33,7 @@ Values: TypeAlias = Mapping[str, Any]
 # A dtype that each backend accumulates in, and the error that rounding in it may make:
 # exponents of some hundreds are ordinary here, and lose as many digits.
 BACKENDS = {"numpy": ("float64", 1e-10), "torch": ("float64", 1e-10), "triton": ("float32", 1e-4)}
+_MARGIN = " " * 8  # of a message below its line
 _LONG = 132  # longer than a tile, and no multiple of 16
 
 
@@ -99,7 +101,7 @@ def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
         what = f"{found.number:3}. {found.rule:{width}}"
         detail = _shown(found.error, STEP_LIMIT)
         if found.problem is not None:
-            detail = "\n" + _indented(found.problem)
+            detail = "\n" + indent(str(found.problem), _MARGIN)
         yield Finding(section, found.ok, what, detail)
     if not len(derivation):
         yield Finding(section, True, "no step: the program is in normal form")
@@ -122,7 +124,7 @@ def check_backend(section: str, program: Equations, backend: str, cases: list[Ca
     except UnsupportedError as problem:
         return Finding(section, None, what, problem.message)
     except MonocompError as problem:
-        return Finding(section, False, what, "\n" + _indented(problem))
+        return Finding(section, False, what, "\n" + indent(str(problem), _MARGIN))
     return Finding(section, error <= limit, what, f"{_shown(error, limit)}, {where}")
 
 
@@ -164,7 +166,3 @@ def _unavailable(backend: str) -> str | None:
 
 def _shown(error: float, limit: float) -> str:
     return f"error {error:.1e}, limit {limit:.0e}"
-
-
-def _indented(error: Exception) -> str:
-    return "\n".join("        " + line for line in str(error).splitlines())

@@ -23,6 +23,7 @@ from monocomp.errors import (
     count_of,
     did_you_mean,
     in_text,
+    quoted,
     shorten,
 )
 
@@ -135,9 +136,9 @@ def check_order(declared: Declarations[Any]) -> None:
     by_name = ", ".join(f"{name}=..." for name in declared.inputs)
     undeclared = [at for at in declared.inputs.values() if at.name in declared.undeclared]
     line = ", ".join(at.declaration for at in undeclared)
-    quoted = ", ".join(f"'{at.name}'" for at in undeclared)
     raise InputError(
-        f"inputs are given by position, and no `input` line declares {quoted}",
+        "inputs are given by position, and no `input` line declares "
+        f"{quoted(at.name for at in undeclared)}",
         notes=("an order of inputs is that of their declarations",),
         help=f"pass {by_name}, or declare them in the order of the call: input {line}",
     )
@@ -154,9 +155,10 @@ def _accepted(declared: Declarations[Any]) -> str:
 
 
 def _missing(what: str, missing: list[str], declared: Declarations[Any]) -> NoReturn:
-    quoted = ", ".join(f"'{name}'" for name in missing)
     raise InputError(
-        f"{what} {quoted} is missing" if len(missing) == 1 else f"missing: {quoted}",
+        f"{what} {quoted(missing)} is missing"
+        if len(missing) == 1
+        else f"missing: {quoted(missing)}",
         notes=(_accepted(declared),),
         help=f"pass {missing[0]}=... or give it by position"
         if what == "input" and declared.has_order

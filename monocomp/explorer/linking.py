@@ -51,7 +51,7 @@ class Linked:
 def linked(stages: Stages) -> Linked:
     """Return the stages of a kernel, linked by what their lines compute."""
     plan = stages.plan
-    numbers = _Numbers()
+    numbers = Numbers()
     tile: list[LinkedLine] = []
     for kernel in plan.kernels:
         tile += [("", None)] if tile else []
@@ -84,7 +84,7 @@ def linked(stages: Stages) -> Linked:
     )
 
 
-def _source(lines: Sequence[Line], numbers: _Numbers) -> tuple[int, list[LinkedLine]]:
+def _source(lines: Sequence[Line], numbers: Numbers) -> tuple[int, list[LinkedLine]]:
     """Return the lines of the kernels, and the number of the first."""
     ours = [n for n, at in enumerate(lines) if at.origin is not None]
     first = ours[0]
@@ -93,7 +93,7 @@ def _source(lines: Sequence[Line], numbers: _Numbers) -> tuple[int, list[LinkedL
     return first + 1, [(at.text, numbers.of(at.block)) for at in lines[first : ours[-1] + 1]]
 
 
-class _Numbers:
+class Numbers:
     """Terms by number. A term within a fold is known whatever the fold's index is called."""
 
     def __init__(self) -> None:

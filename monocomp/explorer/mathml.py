@@ -272,9 +272,7 @@ def _call(f: Formula, script: bool) -> Set:
         over = typeset(f.args[0], 0, True)
         above = _row(_hidden("^("), over, _hidden(")"))
         return Set(f"<msup><mi>e</mi>{above.markup}</msup>", 0.5 + _SCRIPT * over.width)
-    name = _upright(f.attr) if len(f.attr) > 1 and f.attr not in FOLDS else _name(f.attr)
-    if f.attr in FOLDS:
-        name = _upright(f.attr)
+    name = _upright(f.attr) if len(f.attr) > 1 else _name(f.attr)
     return _row(name, _list(f.args, script))
 
 
@@ -282,9 +280,8 @@ def _over(name: str, below: Set, script: bool) -> Set:
     base = _upright(name)
     if name not in _LIMITS or script:
         return _scripted(base, below)
-    tag = "munder"
     width = max(base.width, _SCRIPT * below.width)
-    return Set(f"<{tag}>{base.markup}{below.markup}</{tag}>", width)
+    return Set(f"<munder>{base.markup}{below.markup}</munder>", width)
 
 
 def _fold(f: Formula, script: bool, last: bool) -> Set:

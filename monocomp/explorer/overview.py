@@ -14,6 +14,7 @@ from monocomp.explorer.html import (
     span,
     tag,
 )
+from monocomp.explorer.linking import Numbers
 from monocomp.explorer.page import cost_table, derivation_body, stages_section
 from monocomp.kernel import Kernel
 from monocomp.tile import TileProgram
@@ -52,13 +53,9 @@ def tile_body(program: TileProgram) -> str:
         tag("span", "role", escape(a.name), " ", span("soft", a.role)) + " "
         for a in program.axes.values()
     )
-    lines = list(program.lines())
-    origins = dict.fromkeys(
-        s.origin for _, s in lines if s is not None and getattr(s, "origin", None) is not None
-    )
-    numbers = {origin: n for n, origin in enumerate(origins)}
-    rows = [(text, numbers.get(getattr(s, "origin", None))) for text, s in lines]
-    terms = joined(f"<div>{code(str(o))}</div>" for o in origins)
+    numbers = Numbers()
+    rows = [(text, numbers.of(s)) for text, s in program.lines()]
+    terms = joined(f"<div>{code(str(o))}</div>" for o in numbers.origins)
     head = tag("div", "kicker", escape(f"Tile program {program.name}"))
     computed = section("What its statements compute", terms, is_open=False) if terms else ""
     return head + tag("p", "facts", *axes) + listing(rows) + computed

@@ -26,10 +26,11 @@ from monocomp.errors import (
     did_you_mean,
     in_text,
     nearest,
+    quoted,
 )
 from monocomp.language import syntax as S
 from monocomp.language.extents import Extents
-from monocomp.language.free_indices import FreeIndices
+from monocomp.language.free_indices import FreeIndices, in_order
 from monocomp.language.functions import written_out
 from monocomp.language.implied_sums import add_implied_sums
 from monocomp.language.kinds import Kinds
@@ -109,7 +110,7 @@ class _Checker:
         places |= {key: at.span for key, at in (self.definitions | self.monoids | bounds).items()}
         return S.Program(
             inputs=inputs,
-            params=self._params_in_order(),
+            params=self._paramsin_order(),
             outputs=outputs,
             extent_of=extents.table(inputs),
             bounds=bounds,
@@ -151,8 +152,7 @@ class _Checker:
                 continue  # the argument may mention it
             mentioned = free.free(node.condition)
             if mentioned.isdisjoint(node.indices):
-                bound = ", ".join(f"'{index}'" for index in node.indices)
-                found = ", ".join(f"'{index}'" for index in sorted(mentioned))
+                bound, found = quoted(node.indices), quoted(sorted(mentioned))
                 mentions = f"mentions {found} and not" if found else "does not mention"
                 raise FilterError(
                     f"the filter {mentions} {bound}, which '{node.op}' binds",
@@ -170,11 +170,11 @@ class _Checker:
             for operand, form, indices in zip(node.args, monoid.forms, monoid.indices, strict=True):
                 formals = (p for p in S.walk(operand) if isinstance(p, S.Name))
                 mentioned = free.free(operand)
-                missing = [f"'{index}'" for index in indices if index not in mentioned]
+                missing = [index for index in indices if index not in mentioned]
                 if missing and mentioned and not any(p.kind == "formal" for p in formals):
-                    found = ", ".join(f"'{index}'" for index in sorted(mentioned))
                     raise UnknownIndexError(
-                        f"the operand for '{form}' mentions {found} and not {', '.join(missing)}",
+                        f"the operand for '{form}' mentions {quoted(sorted(mentioned))} "
+                        f"and not {quoted(missing)}",
                         spans=operand.span,
                         notes=(f"'{node.op}' takes an expression for all entries of a field",),
                         help=f"write it with the indices of the field, such as X[...,"
@@ -187,7 +187,7 @@ class _Checker:
         for label in at.indices:
             if label in found or label in self.scope.bounds:
                 continue
-            available = _in_order(body, found)
+            available = in_order(body, found)
             near = _likely(label, available, set(at.indices), body)
             what = "input" if at.given else "output"
             raise UnknownIndexError(
@@ -274,7 +274,7 @@ class _Checker:
                 places.setdefault(read.name, read.span)
         return {str(key): places[key] for key in sorted(places, key=lambda n: places[n].start)}
 
-    def _params_in_order(self) -> dict[str, records.Param]:
+    def _paramsin_order(self) -> dict[str, records.Param]:
         places = {key: at.name.span.start for key, at in self.scope.params.items()}
         for body, local in self.scope.bodies():
             for node in S.walk(body):
@@ -282,15 +282,6 @@ class _Checker:
                     places[node.name] = min(places[node.name], node.span.start)
         found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
         return {str(at.name): records.Param(str(at.name), at.kind, at.default) for at in found}
-
-
-def _in_order(body: S.Expr, names: frozenset[str]) -> list[str]:
-    """Return the free indices in order of their first appearance."""
-    order: dict[str, int] = {}
-    for node in S.walk(body):
-        if isinstance(node, S.Name):
-            order.setdefault(node.name, len(order))
-    return sorted(names, key=lambda name: (order.get(name, len(order)), name))
 
 
 def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> str | None:

@@ -120,17 +120,26 @@ class FreeIndices:
         return expanded(node, self._functions[node.function])
 
 
+def in_order(body: S.Expr, names: Indices) -> list[str]:
+    """Return the free indices in order of their first appearance."""
+    order: dict[str, int] = {}
+    for node in S.walk(body):
+        if isinstance(node, S.Name):
+            order.setdefault(node.name, len(order))
+    return sorted(names, key=lambda name: (order.get(name, len(order)), name))
+
+
 def keeps_indices(node: S.Reduce) -> bool:
     """True if the result of an aggregate still has the indices that it runs along."""
     return node.prefix or node.op in KEEPING_REDUCTIONS
 
 
-def is_product(node: S.Expr) -> bool:
+def is_product(node: S.Expr) -> TypeGuard[S.Binary]:
     return isinstance(node, S.Binary) and node.op == "*"
 
 
 def factors(node: S.Expr) -> Iterator[S.Expr]:
-    if isinstance(node, S.Binary) and node.op == "*":
+    if is_product(node):
         yield from factors(node.left)
         yield from factors(node.right)
     else:

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import NoReturn
 
-from monocomp.errors import AmbiguousSumError
+from monocomp.errors import AmbiguousSumError, quoted
 from monocomp.language import syntax as S
-from monocomp.language.free_indices import FreeIndices, factors, is_linear, is_product
+from monocomp.language.free_indices import FreeIndices, factors, in_order, is_linear, is_product
 from monocomp.language.notes import advice_on_size
 from monocomp.language.printing import show
 from monocomp.language.readings import Readings, summed
@@ -36,13 +36,8 @@ def add_implied_sums(
     body: S.Expr, left: Iterable[str], indices: FreeIndices, text: str | None = None
 ) -> S.Expr:
     """Return the body of a definition with its implied sums written out."""
-    pending = indices.free(body).difference(left)
-    order: dict[str, int] = {}
-    for node in S.walk(body):
-        if isinstance(node, S.Name):
-            order.setdefault(node.name, node.span.start)
-    ordered = sorted(pending, key=lambda name: (order.get(name, len(text or "")), name))
-    return _Placing(indices, text or "", ordered).place(body, ordered, None)
+    pending = in_order(body, indices.free(body).difference(left))
+    return _Placing(indices, text or "", pending).place(body, pending, None)
 
 
 class _Placing:
@@ -197,14 +192,13 @@ class _Placing:
         around = show(summed(whole, names), self.text)
         within = show(reduce(inside, names, whole), self.text)
         between = " or " if len(around + within) < 160 else "\n        or "
-        quoted = ", ".join(f"'{name}'" for name in here)
         stands_for = (
             f"{show(call, self.text)} stands for {show(self.indices.expanded(call), self.text)}"
             for call in self.calls
         )
-        each = quoted if len(here) == 1 else f"each of {quoted}"
+        each = quoted(here) if len(here) == 1 else f"each of {quoted(here)}"
         raise AmbiguousSumError(
-            f"the implied sum over {quoted} could be meant two ways",
+            f"the implied sum over {quoted(here)} could be meant two ways",
             spans=node.span,
             notes=(f"{each} is not on the left and {why}", *stands_for),
             help=advice_on_size(node, here) or f"write {around}{between}{within}",

@@ -17,6 +17,7 @@ from math import inf
 
 from monocomp.display.notes import Note
 from monocomp.language import syntax as S
+from monocomp.language.free_indices import is_product
 
 KindOf = Callable[[S.Expr], str]
 
@@ -92,7 +93,7 @@ class _Finder:
                 yield from self._alone(node)
             case S.Binary(op="+" | "-") if not is_term:
                 yield from self._own_sums(node)
-        if isinstance(node, S.Binary) and node.op == "*":
+        if is_product(node):
             yield from self._nothing_times_infinity(node)
         for part in S.children(node):
             op = node.op if isinstance(node, S.Binary) else ""
@@ -132,7 +133,7 @@ class _Finder:
         summed = [
             f
             for f in _factors(product)
-            if isinstance(f, S.Reduce) and f.implied and not _is_product(f.args[0])
+            if isinstance(f, S.Reduce) and f.implied and not is_product(f.args[0])
         ]
         alone = [f for f in summed if self._weights(f.args[0]) is None]
         if not alone:
@@ -157,7 +158,7 @@ class _Finder:
         """Yield the terms of a sum that are no product, and are summed by themselves."""
         terms = list(_terms(total))
         for term in terms:
-            if not isinstance(term, S.Reduce) or not term.implied or _is_product(term.args[0]):
+            if not isinstance(term, S.Reduce) or not term.implied or is_product(term.args[0]):
                 continue
             if self._weights(term.args[0]) is not None:  # which has a note of its own
                 continue
@@ -187,10 +188,6 @@ class _Finder:
         return None
 
 
-def _is_product(node: S.Expr) -> bool:
-    return isinstance(node, S.Binary) and node.op == "*"
-
-
 def _terms(node: S.Expr) -> Iterator[S.Expr]:
     """Yield the terms of a sum."""
     if isinstance(node, S.Binary) and node.op in ("+", "-"):
@@ -205,7 +202,7 @@ def _factors(node: S.Expr) -> Iterator[S.Expr]:
     if isinstance(node, S.Binary) and node.op in ("*", "/"):
         yield from _factors(node.left)
         yield from _factors(node.right)
-    elif isinstance(node, S.Reduce) and node.implied and _is_product(node.args[0]):
+    elif isinstance(node, S.Reduce) and node.implied and is_product(node.args[0]):
         yield from _factors(node.args[0])
     else:
         yield node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert "first call 1 of 3" in err
     titles = re.findall(r"^(\d\. \w.*)\n-+$", out, re.MULTILINE)
     assert [title.split()[1] for title in titles] == ["A", "Derivation", "Its", "A"]
-    assert demo._indented(demo.PROGRAM) in out
+    assert textwrap.indent(demo.PROGRAM, "    ") in out
     assert "lift: sum[k](exp(s) * v) = " in out
     assert "for k in max(0, (q + 1) - window) .. min(|k|, q + 1):" in out
     assert "    @triton.jit\n    def sliding_window_kernel(" in out and "tl.dot(" in out
