@@ -20,10 +20,11 @@ import torch
 
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
+from monocomp.declarations.vocabulary import Kind
 from monocomp.language import syntax as S
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
-from monocomp.reference import algebra, oracle
+from monocomp.reference import algebra, folds, oracle
 from monocomp.reference.named_arrays import Scope, Value
 from monocomp.reference.oracle import specified
 from monocomp.translation.translator import translate
@@ -121,8 +122,10 @@ def _decided(
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
     no 0 are less than all numbers, and products with 0 of what a dtype does not hold, or of what is
     unspecified: that 0 may be rounded, or stand in a product of matrices. So where numbers are
-    compared that differ by no more than their last digits."""
+    compared that differ by no more than their last digits, and in variances of numbers of which a
+    dtype does not hold the squares: moments are of distances from a mean that moves."""
     apply, multiply, compare = algebra.apply, algebra.OPERATORS["*"], algebra.compare
+    fold = folds.fold
     largest, digits = np.finfo(dtype).max, 1e3 * np.finfo(dtype).eps
 
     def applied(name: str, x: Array) -> Array:
@@ -143,16 +146,22 @@ def _decided(
             is_lost = (x != y) & (np.abs(x - y) <= digits * size)
         return np.where(is_lost, math.nan, compare(op, x, y))
 
+    def folded(op: str, x: Array, admitted: Array, kind: Kind = "float") -> Array:
+        size = np.max(np.abs(np.where(admitted, x, 0)), axis=-1, initial=0)
+        is_lost = (op == "var") & np.isfinite(size) & (size > math.sqrt(largest))
+        return np.where(is_lost, math.nan, fold(op, x, admitted, kind))
+
     operators = patch.dict(algebra.OPERATORS, {"*": multiplied})
     functions = patch.multiple(algebra, apply=applied, compare=compared)
-    with functions, operators:
+    with functions, operators, patch.object(folds, "fold", folded):
         return [np.asarray(x, np.float64) for x in specified(program, inputs, params)]
 
 
 @contextmanager
 def _rounded(dtype: type, seed: int) -> Iterator[None]:
-    """Let the oracle move the last digits, in a dtype, of each result of an operation."""
-    original, rng = oracle._Evaluator.value, np.random.default_rng(seed)
+    """Let the oracle move the last digits, in a dtype, of each result of an operation, and of the
+    mean of which a variance takes distances."""
+    original, fold, rng = oracle._Evaluator.value, folds.fold, np.random.default_rng(seed)
     size = float(np.finfo(dtype).eps)
 
     def value(evaluator: oracle._Evaluator, expr: S.Expr, scope: Scope) -> Value:
@@ -162,7 +171,11 @@ def _rounded(dtype: type, seed: int) -> Iterator[None]:
         moves = 1 + size * rng.standard_normal(found.array.shape)
         return replace(found, array=found.array * moves)
 
-    with patch.object(oracle._Evaluator, "value", value):
+    def folded(op: str, x: Array, admitted: Array, kind: Kind = "float") -> Array:
+        found = fold(op, x, admitted, kind)
+        return found * (1 + size * rng.standard_normal(found.shape)) if op == "mean" else found
+
+    with patch.object(oracle._Evaluator, "value", value), patch.object(folds, "fold", folded):
         yield
 
 

@@ -70,3 +70,15 @@ def test_outputs_are_compared_in_their_own_dtype() -> None:
     for other in ("A = 1.001 / 3\nB[i] = X[i] / 3", "A = 1 / 3\nB[i] = 1.00000001 * X[i] / 3"):
         with pytest.raises(Mismatch):
             check_outputs(check(f"input X[i]\n{other}"), kernel, inputs, note="")
+
+
+def test_variances_are_compared_where_their_mean_has_the_digits() -> None:
+    """Beside 1e26 an element has none, though the variance of one element is 0 in any dtype."""
+    program = check("input X[k], C\nO = var[k](X[k] + C)")
+    text = "input X[k], C\nO = 1.0001 * var[k](X[k] + C) + (|k| == 1) * X[0]"
+    other = mc.compile(text, backend="torch")
+    for elements, offset in (([1.0, 2.0, 4.0], 1e6), ([1.0], 0.0)):
+        inputs = {"X": np.array(elements), "C": np.array(offset)}
+        with pytest.raises(Mismatch):
+            check_outputs(program, other, inputs, note="")
+    check_outputs(program, other, {"X": np.array([1.0]), "C": np.array(1e26)}, note="")
