@@ -30,6 +30,7 @@ from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import definitions_of, without_outputs
 from monocomp.gradients.trace import Choice
 from monocomp.planning.storing import WORTH_STORING, cut
+from monocomp.planning.trials import Budget
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import OF_LOGITS, Rewriter
 from monocomp.terms import Term
@@ -247,7 +248,7 @@ def _terms(program: Equations) -> Iterable[T.Term]:
 def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
     derived = Rewriter(rule_sets.derive(program.at(sizes)).program)
     derived.exhaust(equalities)
-    return time_of(cut(derived.program, sizes)[0], sizes)
+    return time_of(cut(derived.program, sizes, Budget())[0], sizes)
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:

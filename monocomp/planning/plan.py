@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.checking.scopes import verify_scopes
 from monocomp.costs.holding import roles_by_cost
@@ -48,6 +48,7 @@ from monocomp.planning.peak import lower_peak
 from monocomp.planning.report import report
 from monocomp.planning.splitting import split
 from monocomp.planning.storing import cut
+from monocomp.planning.trials import Budget
 from monocomp.planning.widening import widened
 from monocomp.proving.proofs import require_program, require_proved
 from monocomp.rewrites.equalities import equalities
@@ -60,6 +61,7 @@ if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
     from monocomp.derivation.certificate import Certificate
 
 _NAMED = 3  # results in a kernel's name
+Choose: TypeAlias = Callable[..., tuple[Equations, list[Step]]]
 
 
 @record(eq=False)
@@ -89,6 +91,7 @@ class Plan(Rendered):
         sizes: the extents, and what each was taken for where nobody gave it.
         given: the extents that were given.
         processors: how many program instances were to run side by side.
+        is_spent: True if more ways to cut could have been tried.
     """
 
     rewrites: Derivation
@@ -98,6 +101,7 @@ class Plan(Rendered):
     sizes: Mapping[str, int]
     given: frozenset[str]
     processors: int
+    is_spent: bool = False
 
     @cached_property
     def kernels(self) -> tuple[TileProgram, ...]:
@@ -173,6 +177,7 @@ class Plan(Rendered):
         lines = [f"plan of {', '.join(o.name for o in self.program.declared.outputs)}"]
         lines += [f"  for {self.shown_sizes}"] if self.sizes else []
         lines += [f"  processors {self.processors}"] if self.processors > 1 else []
+        lines += ["  with no trial left"] if self.is_spent else []
         lines += [f"  {line}" for line in self.program.readable_lines()]
         for s in self.decisions:
             lines += [f"{s.rule} in {', '.join(s.place)}: {s.after}"]
@@ -293,7 +298,8 @@ class Planner:
         equal = Rewriter(rewriter.program)
         equal.exhaust(equalities)
         program, steps = equal.program, list(equal.steps)
-        choices = [along_diagonals, cut, lower_peak]
+        budget = Budget()
+        choices: list[Choose] = [along_diagonals, partial(cut, budget=budget), lower_peak]
         if processors > 1:
             names = frozenset(narrow)
             choices.append(partial(split, processors=processors, divides=divides, narrow=names))
@@ -307,7 +313,8 @@ class Planner:
         planned = self._kernels(program, sides, sizes, in_memory)
         given = frozenset(known)
         derivation, decisions = Derivation.of(rewriter), tuple(steps)
-        plan = Plan(derivation, decisions, program, planned, sizes, given, processors)
+        how = processors, budget.is_spent
+        plan = Plan(derivation, decisions, program, planned, sizes, given, *how)
         return plan.of_dtypes(narrow) if narrow else plan
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:

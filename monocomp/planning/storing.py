@@ -45,6 +45,7 @@ from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.segments import in_segments
 from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.stored_reading import StoredReading, times
+from monocomp.planning.trials import Budget
 from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED, stated
 from monocomp.rewriting.sharing import reading_stored
@@ -53,17 +54,19 @@ from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import addends, factors
 
-TRIALS = 100  # ways to cut that are tried for one program, each in the time that it takes to count
 TOLERABLE = 1.02  # times the least time, for values that take less memory
 WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
 
 
-def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+def cut(
+    program: Equations, sizes: Mapping[str, int], budget: Budget
+) -> tuple[Equations, list[Step]]:
     """Store what is worth it.
 
     Args:
         program: equations without definitions left to inline; those that stay are stored.
         sizes: a number for every extent, by which the work is estimated.
+        budget: of ways to cut that are tried.
 
     Returns:
         The program with an equation for each stored value, and the steps to it.
@@ -75,16 +78,12 @@ def cut(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[S
     program, more = in_segments(result_of(program, steps), sizes)
     steps += more
     sizes = planned_sizes(program, sizes)
-    trials = 0
     while True:
         kernels = estimate(program, sizes)
         whole, least = time_of(program, sizes), math.inf
         best: list[Step] = []
         values = list(_repeated_values(kernels, sizes))
-        for tried, is_beside in _choices(program, kernels, values, sizes):
-            if trials == TRIALS:
-                break
-            trials += 1
+        for tried, is_beside in budget.within(_choices(program, kernels, values, sizes)):
             cost = time_of(tried[-1].program, sizes)
             if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
                 least, best = cost, tried

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 
 Candidate = TypeVar("Candidate")
+
+
+@dataclass
+class Budget:
+    """The trials that a program may take, each in the time that it takes to price one.
+
+    Attributes:
+        left: how many more.
+        is_spent: True if candidates were left out.
+    """
+
+    left: int = 100
+    is_spent: bool = False
+
+    def within(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Yield candidates while trials are left."""
+        for candidate in candidates:
+            if not self.left:
+                self.is_spent = True
+                return
+            self.left -= 1
+            yield candidate
 
 
 def keep_cheaper(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 
 import monocomp as mc
 from monocomp import library
 from monocomp.errors import InternalError
+from monocomp.planning import plan as planning
+from monocomp.planning.trials import Budget
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = library.load("attention")
@@ -55,3 +59,12 @@ def test_sizes_that_nobody_gave_are_names() -> None:
     assert "\n  for q = 64, any b, h, d, k, e\n" in str(kernel.plan({"q": 64}))
     shown = (*kernel.stages.values(), str(kernel.derivation), mc.explorer.page(kernel))
     assert not [text for text in shown if "= 16384" in text]
+
+
+@pytest.mark.parametrize("trials", [0, 1, 100])
+def test_a_plan_says_if_its_trials_were_too_few(trials: int) -> None:
+    """Column sums store one value, which is one of several that could be."""
+    with patch.object(planning, "Budget", partial(Budget, trials)):
+        plan = mc.compile(PROGRAMS["column sums"]).plan()
+    assert plan.is_spent == ("\n  with no trial left\n" in str(plan)) == (trials < 100)
+    assert any(s.rule == "store_value" for s in plan.decisions) == (trials > 0)
