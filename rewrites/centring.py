@@ -230,9 +230,9 @@ def _anchor(mean: Weights, distance: Term) -> Term | None:
     own = distance.free | {bound.name}
     if not all(w.free <= own for w in weights):
         return None
-    there = [T.is_weight_there(a) for a in exponents if a.free <= own]
+    conditions = [T.is_weight_there(a) for a in exponents if a.free <= own]
     is_there = T.conjunction(
-        *(c for c in there if c is not None), *(T.compare("!=", w, T.ZERO) for w in weights)
+        *(c for c in conditions if c is not None), *(T.compare("!=", w, T.ZERO) for w in weights)
     )
     return _element(bound, condition, distance, _first(bound, condition, is_there))
 
@@ -257,14 +257,14 @@ def _element(bound: Term, condition: Term, distance: Term, position: Term) -> Te
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
         return T.ZERO  # at one position, what is filtered and sums of sums are other programs
     is_there = T.compare("<", position, T.extent_of(bound.extent))
-    here, read = {bound.name: position}, {bound.name: position}
+    substitution, read = {bound.name: position}, {bound.name: position}
     if position.op == "index" and position.extent != bound.extent:
         # A read with a plain index says that the tensor has its extent, a computed one does not.
         read = {bound.name: T.function("maximum", position, T.const(0))}
     inside = T.conjunction(
         is_there,
         *(
-            T.substitute(c, read if any(s.op == "read" for s in T.subterms(c)) else here)
+            T.substitute(c, read if any(s.op == "read" for s in T.subterms(c)) else substitution)
             for c in T.conjuncts(condition)
         ),
     )

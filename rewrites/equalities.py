@@ -102,10 +102,10 @@ def pick_point(t: Term) -> Term | None:
             continue
         if position.op == "index" and position.extent != bound.extent:
             return None  # a read with a plain index is never out of range
-        here = {name: position}
-        others = (T.substitute(o, here) for o in T.conjuncts(condition) if o is not c)
+        substitution = {name: position}
+        others = (T.substitute(o, substitution) for o in T.conjuncts(condition) if o is not c)
         inside = T.TRUE if position.op == "index" else T.in_range(position, bound.extent)
-        return T.mul(T.conjunction(inside, *others), T.substitute(body, here))
+        return T.mul(T.conjunction(inside, *others), T.substitute(body, substitution))
     return None
 
 

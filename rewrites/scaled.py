@@ -177,8 +177,8 @@ class _Operator:
     def asked(self, t: Term) -> Scaled:
         """Take for a scaled number what a quotient, root or logarithm is taken of: none is of -inf,
         so addends are more than that."""
-        there = (c for c in map(T.is_weight_there, addends(t)) if c is not None)
-        return self.operand(t, Need.SUMS, T.conjunction(self.known, *there))
+        conditions = (c for c in map(T.is_weight_there, addends(t)) if c is not None)
+        return self.operand(t, Need.SUMS, T.conjunction(self.known, *conditions))
 
     def use(self, number: Scaled) -> Scaled:
         """Note what an operand writes anew."""
@@ -266,20 +266,20 @@ class _Operator:
             return self.plain_sum(bound, condition, self.operand(body, Need.NONE, known))
         self.use(element)
         fixed = [a for a in addends(exponent) if name not in a.free]
-        there = (c for c in map(T.is_weight_there, fixed) if c is not None)
+        conditions = (c for c in map(T.is_weight_there, fixed) if c is not None)
         weights = (T.compare("!=", w, T.ZERO) for w in _weights(value, exponent, name))
         condition = T.conjunction(condition, *weights)
         self.exponent = T.add(largest(bound, condition, moving), *fixed)
         total = mantissa(bound, condition, value, moving)
-        return T.mul(T.bracket(T.conjunction(*there)), total, T.exp(self.exponent))
+        return T.mul(T.bracket(T.conjunction(*conditions)), total, T.exp(self.exponent))
 
     def are_bounded(self, body: Term, exponent: Term, known: Term, name: str) -> bool:
         """True if the elements of a sum are at most 1 by their form, where a condition holds."""
         if not any(s.op == "exp" and name in s.free for s in T.subterms(body)):
             return True
-        there = T.conjunction(known, condition_of(body, exponent))
-        _, rest = T.shares(body, T.conjuncts(there))
-        return is_at_most_zero(scaled(rest, Need.SMALL, there).exponent, there)
+        admitted = T.conjunction(known, condition_of(body, exponent))
+        _, rest = T.shares(body, T.conjuncts(admitted))
+        return is_at_most_zero(scaled(rest, Need.SMALL, admitted).exponent, admitted)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""

@@ -88,8 +88,12 @@ def _rows(election: Election) -> list[str]:
 
 
 def _differences(own: Sequence[float], voter: Voter) -> str:
-    here, there = point(own), voter.row.point
-    away = {n: abs(here[n] - there[n]) for n in range(len(NAMES)) if here[n] != there[n]}
+    point_of_kernel, point_of_row = point(own), voter.row.point
+    away = {
+        n: abs(point_of_kernel[n] - point_of_row[n])
+        for n in range(len(NAMES))
+        if point_of_kernel[n] != point_of_row[n]
+    }
     most = sorted(away, key=lambda n: -away[n])[:_DIFFERENCES]
     return (
         ", ".join(f"{NAMES[n]} {voter.row.features[n]:g}, here {own[n]:g}" for n in most)

@@ -55,8 +55,8 @@ def emit_gradient(
         lines += ["", "", *reference_lines(start, known)]
         order = list(start.declared.inputs)
         gradients = {n: programs.gradients[n] for n in sorted(programs.gradients, key=order.index)}
-        here, checked = replace(start, sizes=forward.lowered.sizes), forward.checked
-        lines += ["", "", *main_lines(here, known, host, TRITON.devices, checked, gradients)]
+        sized, checked = replace(start, sizes=forward.lowered.sizes), forward.checked
+        lines += ["", "", *main_lines(sized, known, host, TRITON.devices, checked, gradients)]
     return text_of(lines)
 
 

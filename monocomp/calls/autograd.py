@@ -128,9 +128,9 @@ class Forward:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
             pulled = gradient(self.program, wrt, outputs, plans=False, frames=self.frames)
             if not pulled.saved.keys() <= {*self.outputs}:
-                there = [n for n in pulled.saved if n in self.outputs]
+                saved = [n for n in pulled.saved if n in self.outputs]
                 pulled = gradient(
-                    self.program, wrt, outputs, there, plans=False, frames=self.frames
+                    self.program, wrt, outputs, saved, plans=False, frames=self.frames
                 )
             names = tuple(pulled.cotangents[o] for o in outputs)
             results = tuple(pulled.gradients[n] for n in wrt)

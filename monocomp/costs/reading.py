@@ -77,8 +77,8 @@ def _weights(opened: tuple[Term, ...], condition: Term, x: Term) -> tuple[Term, 
 
 def _softmax(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
     m, total = _weights(opened, condition, x)
-    here = {opened[0].name: t.args[0]}
-    admitted, logit = T.substitute(condition, here), T.substitute(x, here)
+    substitution = {opened[0].name: t.args[0]}
+    admitted, logit = T.substitute(condition, substitution), T.substitute(x, substitution)
     if t.attr.monoid == "log_softmax":
         return T.where(admitted, T.sub(T.sub(logit, m), T.log(total)), T.NEG_INF)
     return T.divide(T.mul(T.bracket(admitted), T.exp(T.sub(logit, m))), total)

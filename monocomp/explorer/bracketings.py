@@ -82,9 +82,9 @@ def _stream(d: Drawing, x: float, y: float, index: str) -> None:
     centres = _blocks(d, x, y + 14, index, [KEY] * _BLOCKS)
     top, at = y + 38, (centres[0], y + 38.0)
     for n, c in enumerate(centres[1:], 1):
-        here = (c, top + 12 + 17 * n)
-        _join(d, at, (c, top), here)
-        at = here
+        point = (c, top + 12 + 17 * n)
+        _join(d, at, (c, top), point)
+        at = point
     d.dot(*at, 7, GOOD)
 
 
@@ -113,9 +113,9 @@ def _split(d: Drawing, x: float, y: float, index: str) -> None:
     for part in (centres[:half], centres[half:]):
         at = (part[0], y + 38.0)
         for n, c in enumerate(part[1:], 1):
-            here = (c, y + 52 + 24.0 * n)
-            _join(d, at, (c, y + 38), here)
-            at = here
+            point = (c, y + 52 + 24.0 * n)
+            _join(d, at, (c, y + 38), point)
+            at = point
         ends.append(at)
     last = ((ends[0][0] + ends[1][0]) / 2, y + 168.0)
     _join(d, ends[0], ends[1], last)

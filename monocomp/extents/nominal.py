@@ -109,7 +109,7 @@ def has_same_elements(program: Equations, sizes: Mapping[str, int]) -> bool:
         return True
     for names in program.views.items():
         extents = ([i.extent for i in program.by_name[n].indices] for n in names)
-        here, there = (math.prod(known.get(e, 0) for e in found) for found in extents)
-        if here != there:
+        before, after = (math.prod(known.get(e, 0) for e in some) for some in extents)
+        if before != after:
             return False
     return True

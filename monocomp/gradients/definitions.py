@@ -125,10 +125,10 @@ def with_names(
         )
         named = (p for p in positions if p is not None and all(map(_is_named, p)))
         if (indices := next(named, None)) is not None:
-            here = {i.name: at for i, at in zip(a.indices, indices, strict=True)}
+            substitution = {i.name: at for i, at in zip(a.indices, indices, strict=True)}
             named_in = abbreviating([a])
             named_equations = [replace(e, body=named_in(e.body)) for e in named_equations]
-            needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, here)))
+            needed.insert(0, Equation(a.name, tuple(indices), T.substitute(a.body, substitution)))
     return named_equations, needed
 
 

@@ -363,9 +363,9 @@ class _Derivation:
 
     def _weight(self, weight: Term) -> Term:
         """Return the name of a weight."""
-        here = names_for(weight, self.fresh)
-        back = {at.name: T.index(name, at.extent) for name, at in here.items()}
-        opened = T.substitute(weight, here)
+        substitution = names_for(weight, self.fresh)
+        back = {at.name: T.index(name, at.extent) for name, at in substitution.items()}
+        opened = T.substitute(weight, substitution)
         indices = tuple(sorted(T.free_indices(opened), key=self._position))
         self.weights.append(Equation(self.new("P"), indices, opened))
         subscripts = [back.get(i.name, i) for i in indices]

@@ -25,8 +25,8 @@ from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import addends, exponent_of, factors
 
-Here = dict[str, Term]  # what stands for the indices of an equation
-Position = Callable[[Term], Here | None]  # the element that a term is part of, if any
+Substitution = dict[str, Term]  # what stands for the indices of an equation
+Position = Callable[[Term], Substitution | None]  # the element that a term is part of, if any
 Conditions = frozenset[Term]
 
 
@@ -222,27 +222,27 @@ class Reading:
             return t
         is_exact = is_exact or t.kind == "bool"
         t = self._with_wholes(t, known, is_exact)
-        for fact, here in self._found(t, known, is_exact):
+        for fact, substitution in self._found(t, known, is_exact):
             if fact.alone is not None:
-                return T.substitute(fact.alone, here)
+                return T.substitute(fact.alone, substitution)
         visit = partial(self._rewritten, is_exact=is_exact)
         match t.op:
             case "mul":
                 brackets = [f for f in t.args if T.is_bracket(f)]
-                there = known.union(*(T.conjuncts(f.args[0]) for f in brackets))
-                parts = [visit(f, known if f in brackets else there) for f in t.args]
+                conditions = known.union(*(T.conjuncts(f.args[0]) for f in brackets))
+                parts = [visit(f, known if f in brackets else conditions) for f in t.args]
                 return self._product(t.kind, parts)
             case "where":
                 condition, value, other = t.args
-                there = known.union(T.conjuncts(condition))
+                conditions = known.union(T.conjuncts(condition))
                 elsewhere = known.union(T.conjuncts(T.negate(condition)))
                 return T.where(
-                    visit(condition, known), visit(value, there), visit(other, elsewhere)
+                    visit(condition, known), visit(value, conditions), visit(other, elsewhere)
                 )
             case "fold":
                 opened, (condition, *bodies) = T.open_fold(t)
-                there = known.union(T.conjuncts(condition))
-                new = visit(condition, known), *(visit(b, there) for b in bodies)
+                conditions = known.union(T.conjuncts(condition))
+                new = visit(condition, known), *(visit(b, conditions) for b in bodies)
                 if t.attr.monoid == "sum":
                     return _hoisted(opened, *new)
                 return t if new == (condition, *bodies) else T.refold(t, *new, opened=opened)
@@ -250,8 +250,8 @@ class Reading:
 
     def _product(self, kind: Kind, parts: Sequence[Term]) -> Term:
         """Return a product that does not ask for conditions without which a factor is 0."""
-        there = frozenset().union(*map(self._needed, parts))
-        product = _where(T.mul(T.const(1, kind), *parts), there)
+        conditions = frozenset().union(*map(self._needed, parts))
+        product = _where(T.mul(T.const(1, kind), *parts), conditions)
         return self._beside_weights(product)
 
     def _beside_weights(self, t: Term) -> Term:
@@ -280,8 +280,8 @@ class Reading:
         """Return the conditions without which a term is 0."""
         if t.op in ("ref", *T.READS) and T.name_of(t) in self.there:
             indices, conditions = self.there[T.name_of(t)]
-            here = {i.name: a for i, a in zip(indices, t.args, strict=True)}
-            return frozenset(T.substitute(c, here) for c in conditions)
+            substitution = {i.name: a for i, a in zip(indices, t.args, strict=True)}
+            return frozenset(T.substitute(c, substitution) for c in conditions)
         if t.op == "fold" and t.attr.monoid == "sum":
             opened, (_, body) = T.open_fold(t)
             bound = {i.name for i in opened}
@@ -300,21 +300,21 @@ class Reading:
         for part in t.args:
             for sign in (1, -1) if t.op == "add" else (1,):
                 times = T.const(sign, "float")
-                for fact, here in self._found(T.mul(times, part), known, is_exact):
-                    others = [T.mul(times, T.substitute(p, here)) for p in fact.others]
+                for fact, substitution in self._found(T.mul(times, part), known, is_exact):
+                    others = [T.mul(times, T.substitute(p, substitution)) for p in fact.others]
                     left = _without(t, part, others) if fact.op == t.op else None
                     if left is not None:
-                        value = T.mul(times, T.substitute(fact.value, here))
-                        there = self._needed(value) if t.op == "mul" else frozenset()
-                        if not all(_is_finite(f, there) for f in left):  # beside 0
-                            value = T.mul(value, T.bracket(T.conjunction(*there)))
+                        value = T.mul(times, T.substitute(fact.value, substitution))
+                        conditions = self._needed(value) if t.op == "mul" else frozenset()
+                        if not all(_is_finite(f, conditions) for f in left):  # beside 0
+                            value = T.mul(value, T.bracket(T.conjunction(*conditions)))
                         combined = combine(value, *left)
                         return self._with_wholes(combined, known, is_exact)
         return t
 
     def _found(
         self, part: Term, known: Conditions | None, is_exact: bool
-    ) -> Iterator[tuple[_Fact, Here]]:
+    ) -> Iterator[tuple[_Fact, Substitution]]:
         """Yield the values of which a term is a part, and for which subscripts; whatever holds,
         where that is not known."""
         if part.kind != "float" or not (part.folded or part.op == "exp"):
@@ -322,11 +322,12 @@ class Reading:
         for fact in (*self.facts.get(close(part)[0], ()), *self.facts.get(None, ())):
             if is_exact and not fact.is_exact:
                 continue
-            here = fact.position(part)
-            if here is not None and (
-                known is None or all(T.substitute(c, here) in known for c in fact.conditions)
+            substitution = fact.position(part)
+            if substitution is not None and (
+                known is None
+                or all(T.substitute(c, substitution) in known for c in fact.conditions)
             ):
-                yield fact, here
+                yield fact, substitution
 
 
 def _without(t: Term, part: Term, others: Sequence[Term]) -> list[Term] | None:
@@ -354,19 +355,21 @@ def position_of(part: Term, indices: Sequence[Term]) -> tuple[Term | None, Posit
     positions = {i: n for n, i in enumerate(subscripts) if i.op == "index"}
     if set(positions) == set(indices):
 
-        def at(t: Term) -> Here | None:
+        def at(t: Term) -> Substitution | None:
             given = close(t)[1]
-            here = {i.name: given[n] for i, n in positions.items()}
+            substitution = {i.name: given[n] for i, n in positions.items()}
             # A computed subscript is one of these indices' values, here as there.
-            same = (T.substitute(s, here) is g for s, g in zip(subscripts, given, strict=True))
-            return here if all(same) else None
+            same = (
+                T.substitute(s, substitution) is g for s, g in zip(subscripts, given, strict=True)
+            )
+            return substitution if all(same) else None
 
         return closed, at
     if not part.free >= {i.name for i in indices}:
         return None
     pattern = Abbreviation("", tuple(indices), part)
 
-    def at_indices(t: Term) -> Here | None:
+    def at_indices(t: Term) -> Substitution | None:
         subscripts = pattern.subscripts(t)
         names = (i.name for i in indices)
         return None if subscripts is None else dict(zip(names, subscripts, strict=True))
@@ -429,25 +432,25 @@ def _filter(t: Term) -> Sequence[Term]:
     return T.conjuncts(T.open_fold(t)[1][0]) if is_sum else ()
 
 
-def _is_finite(f: Term, there: Conditions) -> bool:
+def _is_finite(f: Term, conditions: Conditions) -> bool:
     """True if a factor is finite where conditions hold."""
     base, power = T.base_and_power(f)
-    is_divisor = power < 0 and there.issuperset(T.conjuncts(T.is_there(base)))
+    is_divisor = power < 0 and conditions.issuperset(T.conjuncts(T.is_there(base)))
     return is_divisor or T.is_finite_if_read(f)
 
 
-def _where(t: Term, there: Conditions) -> Term:
+def _where(t: Term, conditions: Conditions) -> Term:
     """Return a term where conditions hold; the conditions stay beside what may be infinite
     elsewhere."""
-    if t.op == "mul" and there:
+    if t.op == "mul" and conditions:
         brackets = [f for f in t.args if T.is_bracket(f)]
-        others = [_where(f, there) for f in t.args if f not in brackets]
-        if all(_is_finite(f, there) for f in others):
-            left = (c for f in brackets for c in T.conjuncts(f.args[0]) if c not in there)
+        others = [_where(f, conditions) for f in t.args if f not in brackets]
+        if all(_is_finite(f, conditions) for f in others):
+            left = (c for f in brackets for c in T.conjuncts(f.args[0]) if c not in conditions)
             brackets = [T.bracket(T.conjunction(*left))]
         return T.mul(T.const(1, t.kind), *brackets, *others)
-    if there and (t.op in ("add", "pow") or (t.op == "fold" and t.attr.monoid == "sum")):
-        return T.map_children(t, lambda a: _where(a, there))
+    if conditions and (t.op in ("add", "pow") or (t.op == "fold" and t.attr.monoid == "sum")):
+        return T.map_children(t, lambda a: _where(a, conditions))
     return t
 
 

@@ -205,9 +205,9 @@ def transposed(node: Node, adjoint: Term, indices: Sequence[Term]) -> Term:
         pair, index, position = solved
         pairs.remove(pair)
         positions.remove(index)
-        here = {index.name: position}
-        pairs = [(T.substitute(s, here), at) for s, at in pairs]
-        value, condition = T.substitute(value, here), T.substitute(condition, here)
+        substitution = {index.name: position}
+        pairs = [(T.substitute(s, substitution), at) for s, at in pairs]
+        value, condition = T.substitute(value, substitution), T.substitute(condition, substitution)
         if position.op != "index" or position.extent != index.extent:
             condition = T.conjunction(condition, T.in_range(position, index.extent))
     condition = T.conjunction(condition, *(T.compare("==", s, at) for s, at in pairs))

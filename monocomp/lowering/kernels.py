@@ -62,12 +62,12 @@ class _Kernel(Loops):
         self.held = held_by(group, self.axes)
         self.accumulators = accumulator_names(self.program, group)
         late = self.axis_names("stream")
-        here = [e for e in group if not any(i.name in late for i in e.indices)]
+        outer = [e for e in group if not any(i.name in late for i in e.indices)]
         self._prepare(group)
-        for equation in here:
+        for equation in outer:
             self._store(equation)
         for along in late:
-            self._store_in_loop(along, [e for e in group if e not in here])
+            self._store_in_loop(along, [e for e in group if e not in outer])
         body = self.scopes[0].body
         inline_single_uses(body)
         return self._program(group, name, order_statements(accumulate_in_place(body)))

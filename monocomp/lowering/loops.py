@@ -177,8 +177,8 @@ class Loops(Values):
 
     def _folding(self, f: Term) -> AbstractContextManager[None]:
         """Run what is inside as the computation of a fold, for the first equation that has it."""
-        here = (e.name for e in self.program.equations if T.holds(e.body, f))
-        return self.computing(f, next(here, None))
+        names = (e.name for e in self.program.equations if T.holds(e.body, f))
+        return self.computing(f, next(names, None))
 
     def _loop(self, group: Pass) -> None:
         folds = group.folds
@@ -343,9 +343,9 @@ class Loops(Values):
             raise InternalError(f"no loop for {t!r}")
         if t.args[0] is rank:
             return entry
-        here = apply("compare", self.value(rank), self.value(t.args[0]), attr="==")
+        is_entry = apply("compare", self.value(rank), self.value(t.args[0]), attr="==")
         nothing = number(UNITS["max"] if t.kind == "float" else -1, t.kind)
-        chosen = apply("where", here, entry, nothing)
+        chosen = apply("where", is_entry, entry, nothing)
         return reduce("max", self.axes[rank.name], chosen)
 
     # --- products and reductions of tiles

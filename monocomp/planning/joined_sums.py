@@ -164,8 +164,8 @@ def _row(addend: Term, sums: Sequence[_Sum]) -> _Sum | None:
             if position is not None and all(map(T.is_finite_if_read, others)):
                 in_range = T.conjuncts(T.in_range(position, bound.extent))
                 asked = (c for c in conditions if c not in in_range)
-                here = T.conjunction(T.compare("==", bound, position), *asked)
-                return _Sum(addend, bound, here, (*others, column))
+                admitted = T.conjunction(T.compare("==", bound, position), *asked)
+                return _Sum(addend, bound, admitted, (*others, column))
     return None
 
 

@@ -155,7 +155,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     sorted_list = sorted_list or program.sorted[-1]
     order, first, last = (program.by_name[n] for n in sorted_list.names)
     position = T.index("~r", order.indices[-1].extent)
-    there = _positions(g, T.stored(order, (*g.lists, position)))
+    positions = _positions(g, T.stored(order, (*g.lists, position)))
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
     asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
     new: list[Equation] = []
@@ -163,10 +163,10 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
         added = _of_positions(program, e, g)
         new.append(added)
         columns = added.indices[len(g.key.args) :]
-        element = T.stored(added, (*g.lists, *(there[i.name] for i in g.positions), *columns))
+        element = T.stored(added, (*g.lists, *(positions[i.name] for i in g.positions), *columns))
     else:
-        asked += [T.substitute(c, there) for c in g.conditions if c is not g.is_row]
-        element = T.substitute(g.element, there)
+        asked += [T.substitute(c, positions) for c in g.conditions if c is not g.is_row]
+        element = T.substitute(g.element, positions)
     total = T.fold("sum", (position,), T.conjunction(*asked), element)
     summed = replace(e, body=T.replace(e.body, g.total, total))
     if outer_folds([summed]) == [total]:
@@ -193,9 +193,9 @@ def _is_of_rows(g: _Gathered) -> bool:
 
 def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     """Return the equation for what each position adds to the row that its key names."""
-    here = {g.row.name: g.key}
-    value = T.substitute(g.element, here)
-    asked = [T.substitute(c, here) for c in g.conditions if c is not g.is_row]
+    substitution = {g.row.name: g.key}
+    value = T.substitute(g.element, substitution)
+    asked = [T.substitute(c, substitution) for c in g.conditions if c is not g.is_row]
     asked += T.conjuncts(T.in_range(g.key, g.row.extent))
     others = [i for i in g.indices if i not in g.positions]
     names = {i.name for i in others}

@@ -220,8 +220,8 @@ class _Slicing:
             (bound,), (condition, element) = T.open_fold(f)
             if bound.extent != self.extent:
                 raise _NotSliced
-            here = {bound.name: self.index}
-            parts = (self._in_slice(T.substitute(p, here)) for p in (condition, element))
+            substitution = {bound.name: self.index}
+            parts = (self._in_slice(T.substitute(p, substitution)) for p in (condition, element))
             total = T.fold("sum", (self.index,), *parts)
             own = tuple(i for i in e.indices if i.name in total.free)
             sums.append(Equation(self._named(f"{e.name}_sum"), own, total))

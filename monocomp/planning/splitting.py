@@ -271,14 +271,14 @@ class _Splitting:
         if taken is not None:
             return self._merged_about_centres(f, taken, stored)
         (bound,), (condition, *elements) = T.open_fold(f)
-        here = T.conjunction(condition, *self._piece(bound))
+        admitted = T.conjunction(condition, *self._piece(bound))
         monoid = f.attr.monoid
         if monoid is SE_PAIR:
             value, exponent = elements
-            v = self._stored("L", mantissa(bound, here, value, exponent), stored)
-            m = self._stored("M", largest(bound, here, exponent), stored)
+            v = self._stored("L", mantissa(bound, admitted, value, exponent), stored)
+            m = self._stored("M", largest(bound, admitted, exponent), stored)
             return T.field(f, "v"), mantissa(self.split, self.splits.is_of_row, v, m)
-        partial_ = T.fold(monoid, (bound,), here, *elements)
+        partial_ = T.fold(monoid, (bound,), admitted, *elements)
         if isinstance(monoid, T.UserMonoid):
             fields = [self._stored(n, T.field(partial_, n), stored) for n in monoid.fields]
             return f, T.fold(monoid, (self.split,), self.splits.is_of_row, *fields)
@@ -320,8 +320,8 @@ class _Splitting:
         for g in _outermost_first(sorted(results, key=lambda g: g.key)):
             own = self._in_split(g)
             elements = [T.replace(e, g, own) for e in elements]
-        here = T.conjunction(condition, *self._piece(bound))
-        return T.fold(f.attr.monoid, (bound,), here, *elements)
+        admitted = T.conjunction(condition, *self._piece(bound))
+        return T.fold(f.attr.monoid, (bound,), admitted, *elements)
 
     def _piece(self, bound: Term) -> tuple[Term, Term]:
         """Return the two conditions for an element to be in the split."""

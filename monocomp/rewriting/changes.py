@@ -74,12 +74,12 @@ def find(root: Term, t: Term) -> tuple[int, ...] | None:
     wanted, seen = T.unnamed(t), set[Term]()
     waiting: list[tuple[Term, tuple[int, ...]]] = [(root, ())]
     while waiting:
-        here, path = waiting.pop()
-        if T.unnamed(here) is wanted:
+        part, path = waiting.pop()
+        if T.unnamed(part) is wanted:
             return path
-        if here not in seen:
-            seen.add(here)
-            waiting += [(x, (*path, n)) for n, x in enumerate(operands(here, len(path)))]
+        if part not in seen:
+            seen.add(part)
+            waiting += [(x, (*path, n)) for n, x in enumerate(operands(part, len(path)))]
     return None
 
 

@@ -75,9 +75,9 @@ class Place:
         if not is_largest and self.domain(body).lo < 0:
             return
         for position in self._positions(binder.extents):
-            here = dict(zip(binder.indices, position, strict=True))
-            if self.known.issuperset(conjuncts(rename(condition, here))):
-                yield from self.equations(rename(body, here), value)
+            substitution = dict(zip(binder.indices, position, strict=True))
+            if self.known.issuperset(conjuncts(rename(condition, substitution))):
+                yield from self.equations(rename(body, substitution), value)
 
     def _positions(self, extents: Sequence[str]) -> Sequence[Sequence[Term]]:
         """Return indices for those of an aggregate."""

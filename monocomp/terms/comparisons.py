@@ -75,8 +75,8 @@ def _without_scale(t: Term) -> Term:
     if not scale:
         return t
     rest = [f for f in t.args if f not in scale]
-    there = intern("compare", (NEG_INF, scale[0].args[0]), "<", "bool")
-    return mul(*rest) if vanishes(rest, there) else t
+    is_weighed = intern("compare", (NEG_INF, scale[0].args[0]), "<", "bool")
+    return mul(*rest) if vanishes(rest, is_weighed) else t
 
 
 def _compare_ints(op: str, a: Term, b: Term) -> Term:

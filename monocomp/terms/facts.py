@@ -144,8 +144,8 @@ def is_weight_there(exponent: Term) -> Term | None:
     if rest is None or number < 0 or is_unmasked(exponent):
         return None
     bound = exponent if isinstance(number, float) else without_scale(rest)
-    there = construct("compare", NEG_INF, bound, attr="<")
-    return None if there is TRUE else there
+    condition = construct("compare", NEG_INF, bound, attr="<")
+    return None if condition is TRUE else condition
 
 
 def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
@@ -158,8 +158,8 @@ def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
             if rest is not None:
                 numbers.setdefault(rest, []).append(number)
     for rest, found in numbers.items():
-        if sum(found) <= 0 < max(found) and (there := is_weight_there(rest)) is not None:
-            yield there
+        if sum(found) <= 0 < max(found) and (condition := is_weight_there(rest)) is not None:
+            yield condition
 
 
 def exponential_of(t: Term | None) -> Term | None:

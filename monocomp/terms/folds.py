@@ -98,11 +98,11 @@ def by_definition(t: Term) -> Term:
         entry = intern("fold_at", (rank, *t.args[1:]), t.attr, t.kind)
         return fold("max", (rank,), compare("==", rank, position), entry)
     (bound,), (condition, *bodies) = open_fold(t)
-    monoid, here = t.attr.monoid, {bound.name: position}
+    monoid, substitution = t.attr.monoid, {bound.name: position}
     if monoid not in ("softmax", "log_softmax"):
         earlier = conjunction(condition, compare("<=", bound, position))
         return fold(monoid, (bound,), earlier, *bodies)
-    return substitute(softmax(monoid, (bound,), condition, bodies[0]), here)
+    return substitute(softmax(monoid, (bound,), condition, bodies[0]), substitution)
 
 
 def softmax(monoid: str, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:

@@ -102,11 +102,11 @@ def _element_of(
     if not isinstance(number, Fraction) or number < 0:
         return None
     shift = sub(total, mul(const(number, "float"), logarithm))
-    there = addends(exponent)
+    parts_of_exponent = addends(exponent)
     for e in exponents(logarithm.args[0], exponent, known):
         scaled = mul(const(number, "float"), e)
         wanted = _addends_of(mul(const(times, "float"), add(scaled, shift)))
-        parts = [a for a in there if wanted.issuperset(_addends_of(a))]
+        parts = [a for a in parts_of_exponent if wanted.issuperset(_addends_of(a))]
         if wanted == frozenset().union(*map(_addends_of, parts)):
             return add(ZERO, *parts)
     return None
@@ -139,9 +139,9 @@ def elements_at(fold: Term, t: Term, known: frozenset[Term]) -> Iterator[Term]:
     known to admit them."""
     (bound,), (condition, body) = open_fold(fold)
     for position in _positions(t, bound.extent, known):
-        here = {bound.name: position}
-        if known.issuperset(conjuncts(substitute(condition, here))):
-            yield substitute(body, here)
+        substitution = {bound.name: position}
+        if known.issuperset(conjuncts(substitute(condition, substitution))):
+            yield substitute(body, substitution)
 
 
 def _largest(z: Term, weight: Term) -> Iterator[Term]:

@@ -131,8 +131,8 @@ class _Verifier:
             self.depends[x.name] |= self._sources(x.value)
 
     def _mask(self, s: P.Mask, body: list[P.Statement]) -> None:
-        here = self.loops[-1].body if self.loops else None
-        require(here is body, "a mask outside of a loop")
+        enclosing = self.loops[-1].body if self.loops else None
+        require(enclosing is body, "a mask outside of a loop")
         require(s.value.kind == "bool", f"a mask is {s.value.kind}: {show(s.value)}")
 
     def _fold(self, s: P.Fold) -> None:

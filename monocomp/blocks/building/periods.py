@@ -90,8 +90,8 @@ def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
 def _in_periods(c: Context, stream: Stream) -> list[P.Expr]:
     """Return the positions in periods that a loop computes of its elements, one for each period."""
     positions = (e for e in P.expressions(stream.loop.body) if is_in_period(c, e))
-    here = [e for e in positions if e.args[0].attr == stream.loop.axis.name]
-    return list({_length(c, e.args[1]).attr: e for e in here}.values())
+    own = [e for e in positions if e.args[0].attr == stream.loop.axis.name]
+    return list({_length(c, e.args[1]).attr: e for e in own}.values())
 
 
 def held_by_blocks(c: Context, load: P.Expr) -> tuple[str, Expr] | None:
