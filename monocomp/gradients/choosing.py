@@ -37,6 +37,7 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
 _SMALL = 16  # times as much have a call's tensors together
+_WORTH_MEMORY = 0.85  # what is left of the time; more than that is not worth a large value
 _PLANNED = 300  # terms of programs that are planned to be weighed, which takes long for more
 
 
@@ -199,7 +200,7 @@ def weighed(
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
         more, less = _cost(best, sizes), _cost(without, sizes)
         is_small = _is_small(elements(indices, known), tensors)
-        is_worth_it = more < less * (WORTH_STORING if is_small else WORTHWHILE)
+        is_worth_it = more < less * (WORTH_STORING if is_small else _WORTH_MEMORY)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
         for name in names:

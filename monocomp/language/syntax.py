@@ -312,3 +312,13 @@ class Program(Declarations[Expr]):
     monoids: dict[str, Monoid] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
+
+
+def occurrences(e: Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each variable where it stands, with the indices that bind it there."""
+    if isinstance(e, Name) and e.name not in scope:
+        yield e.name, scope
+    if isinstance(e, Reduce):
+        scope = (*dict.fromkeys((*scope, *map(str, e.indices))),)
+    for part in children(e):
+        yield from occurrences(part, scope)

@@ -238,7 +238,7 @@ class Equation(Rule):
         fixed = {(n.name, n.free_of) for choice in self.needs for n in choice}
         allowed: dict[str, tuple[str, ...]] = {}
         for side in self._sides:
-            for name, scope in _occurrences(side, self.kept):
+            for name, scope in syntax.occurrences(side, self.kept):
                 known = allowed.get(name, scope)
                 allowed[name] = tuple(i for i in known if i in scope and (name, i) not in fixed)
         return allowed
@@ -491,13 +491,3 @@ def _equation(name: str, *stated: Any) -> Equation:
         texts = made.law, *needs, *map(T.show, hypotheses)
         RULE_LAWS[name] = RuleLaw(name, made.law, texts, made.claims_of_law)
     return made
-
-
-def _occurrences(e: syntax.Expr, scope: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each variable where it stands, with the indices that bind it there."""
-    if isinstance(e, syntax.Name) and e.name not in scope:
-        yield e.name, scope
-    if isinstance(e, syntax.Reduce):
-        scope = (*dict.fromkeys((*scope, *map(str, e.indices))),)
-    for part in syntax.children(e):
-        yield from _occurrences(part, scope)
