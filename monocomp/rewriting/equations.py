@@ -319,7 +319,7 @@ class Equation(Rule):
     def _demands(self) -> dict[str, Demand]:
         """Return what is decided of each variable by it alone."""
         variables = {choice: _names(choice) & {*self.scopes} for choice in self.needs}
-        stands_at = [name for name, _ in _occurrences(self._left, ())]
+        stands_at = [name for name, _ in syntax.occurrences(self._left, ())]
 
         def demand(v: str) -> Demand:
             guards = [guard for words, guard in self.worth.items() if words[:2] == f"{v} "]
