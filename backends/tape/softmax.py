@@ -263,7 +263,8 @@ class _Normalising:
         return "inverse" if is_guard else None
 
     def _drop_guard(self, s: Step) -> bool:
-        """True if a step makes 0 of what is 0, as a row has no element."""
+        """True if a step makes 0 of what is 0, as it is linear in the softmax of a row without
+        elements. Beside that, 0 divided by the sum is no number."""
         name, operands = _name(s.result), s.operands
         if name == "keep" and self.roles.get(operands[1]) == "not empty":
             x = operands[0]
@@ -271,7 +272,7 @@ class _Normalising:
             x = operands[2]
         else:
             return False
-        if x not in self.same or s.result.shape != x.shape:
+        if self.same.get(x) not in self.images.values() or s.result.shape != x.shape:
             return False
         self.same[s.result] = self.same[x]
         self.is_guarded = True

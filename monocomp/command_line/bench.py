@@ -80,7 +80,7 @@ def race(
         progress: called with what is being done, its number, and of how many.
     """
     end = time.monotonic() + seconds
-    found: dict[str, Timing] = {}
+    timings: dict[str, Timing] = {}
     running: dict[str, tuple[Contender, float | None]] = {}
     first: Results | None = None
     for number, c in enumerate(contenders, 1):
@@ -90,7 +90,7 @@ def race(
         except (MonocompError, RuntimeError, MemoryError) as error:
             if first is None:
                 raise
-            found[c.name] = Timing(c.name, c.about, None, None, problem=first_line(error))
+            timings[c.name] = Timing(c.name, c.about, None, None, problem=first_line(error))
             continue
         difference = None if first is None else _difference(first, results)
         if c.name.startswith("SDPA") and not _is_close(difference, first):
@@ -106,8 +106,8 @@ def race(
             taken[name].append(_seconds(c.compute, device))
     for name, (c, difference) in running.items():
         median, count = statistics.median(taken[name]), len(taken[name])
-        found[name] = Timing(name, c.about, median, difference, count)
-    return [found[c.name] for c in contenders if c.name in found]
+        timings[name] = Timing(name, c.about, median, difference, count)
+    return [timings[c.name] for c in contenders if c.name in timings]
 
 
 def table(timings: Sequence[Timing]) -> str:

@@ -43,12 +43,12 @@ def examine() -> Iterator[Finding]:
 def _versions() -> Iterator[Finding]:
     section = "versions"
     yield Finding(section, True, f"monocomp {monocomp.__version__}", str(Path(__file__).parents[1]))
-    found = sys.version_info[:2]
+    running = sys.version_info[:2]
     yield Finding(
         section,
-        found >= (3, 11),
+        running >= (3, 11),
         f"python {platform.python_version()}",
-        sys.executable if found >= (3, 11) else "3.11 or later is needed",
+        sys.executable if running >= (3, 11) else "3.11 or later is needed",
     )
     for name in NEEDED:
         try:

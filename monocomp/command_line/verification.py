@@ -97,12 +97,12 @@ def _proofs(derivation: Derivation) -> Iterator[Finding]:
 def _steps(derivation: Derivation, case: Case) -> Iterator[Finding]:
     section = f"derivation: each step evaluated by the oracle, {case}"
     width = max((len(step.rule) for step in derivation), default=0)
-    for found in check_steps(derivation.start, derivation.steps, case):
-        what = f"{found.number:3}. {found.rule:{width}}"
-        detail = _shown(found.error, STEP_LIMIT)
-        if found.problem is not None:
-            detail = "\n" + indent(str(found.problem), _MARGIN)
-        yield Finding(section, found.ok, what, detail)
+    for checked in check_steps(derivation.start, derivation.steps, case):
+        what = f"{checked.number:3}. {checked.rule:{width}}"
+        detail = _shown(checked.error, STEP_LIMIT)
+        if checked.problem is not None:
+            detail = "\n" + indent(str(checked.problem), _MARGIN)
+        yield Finding(section, checked.ok, what, detail)
     if not len(derivation):
         yield Finding(section, True, "no step: the program is in normal form")
 
@@ -146,9 +146,9 @@ def _worst(program: Equations, backend: str, dtype: str, cases: list[Case]) -> t
         values = results if isinstance(results, tuple) else (results,)
         arrays = [torch.as_tensor(value).detach().cpu() for value in values]
         eps = max((torch.finfo(t.dtype).eps for t in arrays if t.is_floating_point()), default=0.0)
-        found = tuple((t.double() if t.is_floating_point() else t).numpy() for t in arrays)
+        outputs = tuple((t.double() if t.is_floating_point() else t).numpy() for t in arrays)
         # Less the rounding to the dtype that the program asks for.
-        errors[str(case)] = max(0.0, case.error(found, expected) - eps)
+        errors[str(case)] = max(0.0, case.error(outputs, expected) - eps)
     where = max(errors, key=errors.__getitem__)
     return errors[where], f"worst of {len(errors)} at {where}"
 

@@ -36,6 +36,7 @@ ELEMENT_BYTES, STORED_BYTES = 2, 4  # of what a call gives, and of what kernels 
 MATRIX_RATE = HOPPER.matrix // HOPPER.elementwise
 SPECIAL_TIME = HOPPER.elementwise // HOPPER.special
 BYTE_TIME = round(HOPPER.elementwise_per_second / HOPPER.bandwidth)
+# Rounded to the power of two with which the plans were measured.
 LAUNCH_TIME = power_of_two(round(HOPPER.elementwise_per_second * HOPPER.launch))
 SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
 

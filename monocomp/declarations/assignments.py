@@ -24,7 +24,7 @@ def read_pairs(
     Raises:
         UsageError: a word has another form, a name comes twice, or a value does not convert.
     """
-    found: dict[str, T] = {}
+    pairs: dict[str, T] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"\.?\w+", name, re.ASCII):
@@ -32,13 +32,13 @@ def read_pairs(
                 f"'{shorten(word)}' is not of the form {form}",
                 help="PROGRAM comes before the options that take several words",
             )
-        if name in found:
+        if name in pairs:
             raise UsageError(f"'{name}' is given twice")
         try:
-            found[name] = convert(value)
+            pairs[name] = convert(value)
         except ValueError:
             raise UsageError(f"'{name}' must be {wanted}, not '{shorten(value)}'") from None
-    return found
+    return pairs
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, int]:

@@ -213,9 +213,9 @@ def _number(given: object) -> int | float | None:
 def _as_float(param: Param, value: Any, number: int | float) -> float:
     """Return the nearest float; no finite number is infinity."""
     with suppress(OverflowError):
-        found = float(number)
-        if not math.isinf(found) or value == found:
-            return found
+        converted = float(number)
+        if not math.isinf(converted) or value == converted:
+            return converted
     raise InputError(
         f"parameter '{param.name}' is {_shown_value(value)}, and floats end at 1.8e308",
         help=f"give {param.name} a smaller value, or math.inf",

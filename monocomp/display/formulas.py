@@ -164,11 +164,11 @@ def _text(f: Formula, strength: int) -> str:
         case "infix" if f.attr == "**":
             return f"{text(args[0], ATOM)} ** {text(args[1], UNARY)}"
         case "infix":  # long sums nest as deeply as they are long
-            found = ""
+            tail = ""
             while f.op == "infix" and f.strength == own:
-                found = f" {f.attr} {text(f.args[1], own + 1)}{found}"
+                tail = f" {f.attr} {text(f.args[1], own + 1)}{tail}"
                 f = f.args[0]
-            return text(f, own) + found
+            return text(f, own) + tail
         case "chain" if f.attr == "=":
             return f"{text(args[0])} = {text(args[1])}"
         case "chain":

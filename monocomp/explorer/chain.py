@@ -179,11 +179,11 @@ def _phases(links: Sequence[Link], derivation: Derivation) -> tuple[Phase, ...]:
     names: list[tuple[str, str] | None] = []
     last = derivation.last_phases
     for link in links[: len(links) - len(last)]:
-        found = _set_of(link.step, at)
-        if found is None:
+        set_of_rules = _set_of(link.step, at)
+        if set_of_rules is None:
             names.append(None)  # what gives a name belongs to what follows
         else:
-            at, rules = found
+            at, rules = set_of_rules
             names.append((rules.name, rules.purpose))
     names += last
     following = NAMES

@@ -55,10 +55,10 @@ def fit(f: Formula, width: float, names: Names) -> Formula:
 def _to_name(f: Formula, width: float) -> Formula | None:
     """Return the widest part without a mark that fits a line; else the widest with none; else
     within."""
-    found = [(typeset(p).width, p) for p in _parts(f, f)]
-    fitting = [x for x in found if _LEAST < x[0] <= width and not _is_marked(x[1])]
-    unmarked = [x for x in found if x[0] > _LEAST and not _is_marked(x[1])]
-    inside = [x for x in found if x[0] > _LEAST and x[1].op != "mark"]
+    widths = [(typeset(p).width, p) for p in _parts(f, f)]
+    fitting = [x for x in widths if _LEAST < x[0] <= width and not _is_marked(x[1])]
+    unmarked = [x for x in widths if x[0] > _LEAST and not _is_marked(x[1])]
+    inside = [x for x in widths if x[0] > _LEAST and x[1].op != "mark"]
     for some in (fitting, unmarked, inside):
         if some:
             return max(some, key=lambda x: x[0])[1]
@@ -81,7 +81,7 @@ def _is_marked(f: Formula) -> bool:
 
 
 def _replaced(f: Formula, by: Mapping[Formula, Formula]) -> Formula:
-    found = by.get(f)
-    if found is not None or not by or not f.args:
-        return found or f
+    name = by.get(f)
+    if name is not None or not by or not f.args:
+        return name or f
     return Formula(f.op, tuple([_replaced(a, by) for a in f.args]), f.attr)

@@ -45,19 +45,19 @@ def marking(kind: Kind) -> Mark:
 
 def _printed(program: Equations, e: Equation | None) -> set[Term]:
     """Return the parts of an equation that are printed."""
-    found: set[Term] = set()
+    terms: set[Term] = set()
 
     def note(t: Term) -> None:
-        found.add(t)
+        terms.add(t)
 
     if e is not None:
         program.readable_equation(e, marking(note))
-    return found
+    return terms
 
 
 def pairs(step: Step) -> tuple[Pair, ...]:
     """Return the equations that a step changes, with what it changes marked."""
-    found = []
+    changed = []
     for name in dict.fromkeys(c.name for c in step.changes):
         old, new = step.start.by_name.get(name), step.program.by_name.get(name)
         shown = _printed(step.start, old), _printed(step.program, new)
@@ -69,8 +69,8 @@ def pairs(step: Step) -> tuple[Pair, ...]:
         if new is not None:
             parts = _changed(new, step.contractum, [c.new_path for c in changes], *shown[::-1])
             after = _marked(step.program, new, parts, NOW)
-        found.append(Pair(before, after))
-    return tuple(found)
+        changed.append(Pair(before, after))
+    return tuple(changed)
 
 
 def _marked(program: Equations, e: Equation, parts: set[Term], kind: str) -> Formula:
@@ -93,11 +93,11 @@ def _changed(
     fresh = {t for t in (*parts, *bases) if t in ours and t not in theirs}
     if fresh:
         return fresh
-    found = set()
+    terms = set()
     for path in paths:
         nodes = [t for t in _along(e.body, path or ()) if t in ours]
-        found.update(nodes[-1:])
-    return found or {e.body}
+        terms.update(nodes[-1:])
+    return terms or {e.body}
 
 
 def _along(root: Term, path: Iterable[int]) -> Iterator[Term]:

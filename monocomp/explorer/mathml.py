@@ -92,17 +92,17 @@ def _number(digits: str) -> Set:
 
 
 def _row(*parts: Set) -> Set:
-    found = [p for p in parts if p.markup]
-    inner = "".join(p.markup for p in found)
-    markup = inner if len(found) == 1 else f"<mrow>{inner}</mrow>"
-    return Set(markup, sum(p.width for p in found))
+    shown = [p for p in parts if p.markup]
+    inner = "".join(p.markup for p in shown)
+    markup = inner if len(shown) == 1 else f"<mrow>{inner}</mrow>"
+    return Set(markup, sum(p.width for p in shown))
 
 
 def _joined(items: Sequence[Set], between: Set) -> list[Set]:
-    found: list[Set] = []
+    joined: list[Set] = []
     for n, item in enumerate(items):
-        found += [between, item] if n else [item]
-    return found
+        joined += [between, item] if n else [item]
+    return joined
 
 
 @lru_cache(maxsize=8192)

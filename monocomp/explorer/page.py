@@ -59,11 +59,11 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
         stages: markup about the stages that follow.
         headed: does it begin with what is derived?
     """
-    found = chain(derivation)
-    proved = proofs(found.certificate, derivation.result.monoids)
+    links = chain(derivation)
+    proved = proofs(links.certificate, derivation.result.monoids)
     return joined(
         [
-            tag("div", "derived", _head(found) if headed else "", _rail(found), _steps(found)),
+            tag("div", "derived", _head(links) if headed else "", _rail(links), _steps(links)),
             tag("div", "made", stages, _refused(derivation.refusals), proved),
         ]
     )
@@ -72,12 +72,12 @@ def derivation_body(derivation: Derivation, stages: str = "", headed: bool = Tru
 # The head
 
 
-def _head(found: Chain) -> str:
+def _head(links: Chain) -> str:
     """Show what is derived, in how many steps and passes, and whether all laws are proved."""
-    derivation = found.derivation
+    derivation = links.derivation
     outputs = ", ".join(o.name for o in derivation.result.declared.outputs)
-    proved = "all laws proved" if found.certificate.holds else "not all laws are proved"
-    said = [count_of(len(derivation), "step"), _passes(found), proved]
+    proved = "all laws proved" if links.certificate.holds else "not all laws are proved"
+    said = [count_of(len(derivation), "step"), _passes(links), proved]
     shown = " · ".join(map(escape, said))
     return opening(
         f"Derivation of {outputs}", derivation.start.readable(), tag("p", "facts", shown)
@@ -231,16 +231,16 @@ def _amount(x: str | Polynomial) -> str:
 
 def stages_section(stages: Stages) -> str:
     """Return the kernel's stages, linked."""
-    found = linked(stages)
-    equations = joined(map(formula, found.equations))
-    if found.others:
+    lines = linked(stages)
+    equations = joined(map(formula, lines.equations))
+    if lines.others:
         equations += tag("div", "soft mc-also", "and on the way")
-        equations += joined(map(formula, found.others))
-    columns = {"tile program": listing(found.tile)}
+        equations += joined(map(formula, lines.others))
+    columns = {"tile program": listing(lines.tile)}
     blocks = ""
-    if found.source:
-        columns[f"source, from line {found.first}"] = listing(found.source, found.first)
-        blocks = details("block program", listing(found.blocks), "mc-more")
+    if lines.source:
+        columns[f"source, from line {lines.first}"] = listing(lines.source, lines.first)
+        blocks = details("block program", listing(lines.blocks), "mc-more")
         blocks += details("schedule", verbatim(stages["schedule"]), "mc-more")
     sides = (tag("div", "side", tag("div", "label", n), text) for n, text in columns.items())
     body = tag(
@@ -292,10 +292,10 @@ def proofs(certificate: Certificate, monoids: Sequence[UserMonoid] = ()) -> str:
     by_name = {t.name: t for t in certificate.theories}
     first = joined(_monoid(m, by_name.get(m.name)) for m in monoids)
     theories = joined(_theory(t) for t in certificate.theories)
-    found = section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
+    sections = section(f"Monoid{'s' if len(monoids) > 1 else ''}", first) if first else ""
     count = sum(law.holds or not law.is_fact for law in certificate.laws)
     held = "all proved" if certificate.holds else "not all proved"
-    return found + section(f"{count} laws, {held}", theories, is_open=False)
+    return sections + section(f"{count} laws, {held}", theories, is_open=False)
 
 
 def _monoid(monoid: UserMonoid, theory: Theory | None) -> str:

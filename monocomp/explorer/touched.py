@@ -35,7 +35,7 @@ class Filter:
 
 def filters(plan: Plan) -> list[Filter]:
     """Return the distinct filters of what kernels stream."""
-    found: dict[Term, Filter] = {}
+    by_condition: dict[Term, Filter] = {}
     for kernel in plan.planned:
         roles = {c.axis.extent: c.axis.role for c in kernel.roles}
         rows = {c.axis.name for c in kernel.roles if c.axis.role == "row"}
@@ -51,10 +51,10 @@ def filters(plan: Plan) -> list[Filter]:
                 if not condition.free <= {stream.name, *(i.name for i in inside)}:
                     continue  # it varies with an index of a fold around this one
                 row = next((i for i in inside if i.name in rows), None)
-                found.setdefault(
+                by_condition.setdefault(
                     condition, Filter(row or next(iter(inside), None), stream, condition)
                 )
-    return list(found.values())
+    return list(by_condition.values())
 
 
 def tiles(plan: Plan, extents: Mapping[str, int]) -> str:
@@ -94,8 +94,8 @@ def _counts(plan: Plan, at: Filter, sizes: Mapping[str, int], block: int) -> Any
     from monocomp.backends.eager.calls import eager
 
     params = {n: p.default for n, p in _params(plan, at.condition).items()}
-    (found,) = eager(_program(plan, at, sizes))({}, params, torch.float64)
-    kept = np.atleast_2d(found.numpy())
+    (counts,) = eager(_program(plan, at, sizes))({}, params, torch.float64)
+    kept = np.atleast_2d(counts.numpy())
     rows, columns = (range(0, length, block) for length in kept.shape)
     cells = [[kept[r : r + block, c : c + block].mean() for c in columns] for r in rows]
     return np.array(cells)
@@ -116,16 +116,16 @@ def _program(plan: Plan, at: Filter, sizes: Mapping[str, int]) -> Equations:
 
 def _params(plan: Plan, condition: Term) -> dict[str, Param]:
     """Return the parameters of a filter that is made of these, indices and extents alone."""
-    declared, found = plan.program.declared.params, {}
+    declared, params = plan.program.declared.params, {}
     for t in T.subterms(condition):
         if t.op in ("read", "stored", "ref", "fold", "field"):
             name = show(t, plan.program.reader_names())
             raise UsageError(f"which tiles the filter touches depends on data: it reads {name}")
         if t.op == "param":
-            found[t.attr] = declared.get(t.attr, Param(t.attr, t.kind))
-            if found[t.attr].default is None:
+            params[t.attr] = declared.get(t.attr, Param(t.attr, t.kind))
+            if params[t.attr].default is None:
                 raise UsageError(f"the filter needs a number for '{t.attr}', and it has no default")
-    return found
+    return params
 
 
 def _drawn(plan: Plan, at: Filter, counts: Any, block: int, lengths: list[int]) -> str:

@@ -152,8 +152,8 @@ class _Checker:
                 continue  # the argument may mention it
             mentioned = free.free(node.condition)
             if mentioned.isdisjoint(node.indices):
-                bound, found = quoted(node.indices), quoted(sorted(mentioned))
-                mentions = f"mentions {found} and not" if found else "does not mention"
+                bound, names = quoted(node.indices), quoted(sorted(mentioned))
+                mentions = f"mentions {names} and not" if names else "does not mention"
                 raise FilterError(
                     f"the filter {mentions} {bound}, which '{node.op}' binds",
                     spans=node.condition.span,
@@ -183,11 +183,11 @@ class _Checker:
 
     def _check_left(self, at: S.Definition, body: S.Expr, free: FreeIndices) -> None:
         """An output index must occur on the right, or have a declared extent."""
-        found = free.free(body)
+        indices = free.free(body)
         for label in at.indices:
-            if label in found or label in self.scope.bounds:
+            if label in indices or label in self.scope.bounds:
                 continue
-            available = in_order(body, found)
+            available = in_order(body, indices)
             near = _likely(label, available, set(at.indices), body)
             what = "input" if at.given else "output"
             raise UnknownIndexError(

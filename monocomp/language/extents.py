@@ -196,11 +196,11 @@ class Extents:
     def bounds(self) -> dict[str, S.Expr]:
         """Return the declared extents, one for each set of indices that share it, each after
         those that it mentions."""
-        found: dict[str, tuple[str, S.Expr]] = {}
+        by_representative: dict[str, tuple[str, S.Expr]] = {}
         for name, bound in self._bounds.items():
             if name in self._equal:
                 continue
-            other, first = found.setdefault(self.find(name), (name, bound))
+            other, first = by_representative.setdefault(self.find(name), (name, bound))
             if first != bound:
                 raise ShapeError(
                     f"indices '{other}' and '{name}' meet on one dimension and are declared "
@@ -210,10 +210,12 @@ class Extents:
                 )
         graph = {
             key: {self.find(part.index) for part in S.walk(bound) if isinstance(part, S.Extent)}
-            & found.keys()
-            for key, (_, bound) in found.items()
+            & by_representative.keys()
+            for key, (_, bound) in by_representative.items()
         }
-        return {str(key): found[key][1] for key in TopologicalSorter(graph).static_order()}
+        return {
+            str(key): by_representative[key][1] for key in TopologicalSorter(graph).static_order()
+        }
 
     def table(self, inputs: dict[str, Input]) -> dict[str, str]:
         """Return every index and made-up dimension with its representative."""

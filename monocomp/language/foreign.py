@@ -287,14 +287,14 @@ class _Reader:
         """Read the brackets after a head; any bracket closes any other, and the end does."""
         if isinstance(head, str):
             head = head.rstrip("_") or head  # \sum_{j}
-        found = Bracketed(head, self.word == "(", ())
+        result = Bracketed(head, self.word == "(", ())
         self.opened += self.next()
         self.skip(",", ";")
         while self.word and not self.accept(*_CLOSE):
-            found = self.item(found)
+            result = self.item(result)
             self.skip(",", ";")
         self.opened = self.opened[:-1]
-        return found
+        return result
 
     def item(self, bracketed: Bracketed) -> Bracketed:
         """Read one thing between commas."""

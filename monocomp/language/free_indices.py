@@ -95,13 +95,13 @@ class FreeIndices:
 
     def free(self, node: S.Expr) -> Indices:
         """Return the indices that occur in an expression and are not bound inside it."""
-        found = self._cache.get(id(node))
-        if found is None:
+        entry = self._cache.get(id(node))
+        if entry is None:
             result = self.own(node)
             for number, part in enumerate(S.children(node)):
                 result |= self.free(part) - self.bound(node, number)
-            found = self._cache[id(node)] = (node, result)  # the node stays alive with its id
-        return found[1]
+            entry = self._cache[id(node)] = (node, result)  # the node stays alive with its id
+        return entry[1]
 
     def holders(self, node: S.Expr, index: str) -> list[int]:
         """Return the children in which the index occurs free."""

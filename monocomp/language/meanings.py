@@ -28,14 +28,14 @@ _UNSEEN = ("inplace", "dtype", "out")  # arguments that the formula does not dep
 @cache
 def _meanings() -> dict[str, list[tuple[tuple[str, ...], Tree]]]:
     """Return the names of the arguments of each form of a function, and what it is."""
-    found: dict[str, list[tuple[tuple[str, ...], Tree]]] = {}
+    meanings: dict[str, list[tuple[tuple[str, ...], Tree]]] = {}
     for line in _LINES:
         definition = foreign.read(line)
         left = definition.left
         assert isinstance(left, Bracketed) and isinstance(left.head, str)
         names = tuple(item.text for item in left.items if isinstance(item, Word))
-        found.setdefault(left.head, []).append((names, definition.body))
-    return found
+        meanings.setdefault(left.head, []).append((names, definition.body))
+    return meanings
 
 
 def has_meaning(name: str) -> bool:

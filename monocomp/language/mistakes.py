@@ -69,8 +69,8 @@ def check_size(text: str) -> None:
     if size > MAX_BYTES:
         raise LimitError(f"a program has at most {MAX_BYTES} bytes, and this one has {size}")
     opened: list[re.Match[str]] = []
-    for found in re.finditer(r"#[^\n]*|\.{3,}|[()\[\]]", text):
-        mark, place = found[0], Span(*found.span())
+    for match in re.finditer(r"#[^\n]*|\.{3,}|[()\[\]]", text):
+        mark, place = match[0], Span(*match.span())
         if mark.startswith("."):
             raise ParseError(
                 f"'{mark}' stands for no indices: each dimension has an index of its own",
@@ -78,7 +78,7 @@ def check_size(text: str) -> None:
                 help="name them, O[b,h,q] = A[b,h,q]; a prefix has two points, sum[..k](x)",
             )
         if mark in "([":
-            opened.append(found)
+            opened.append(match)
             if len(opened) > MAX_BRACKETS:
                 raise LimitError(
                     f"brackets are nested more than {MAX_BRACKETS} deep",
@@ -152,8 +152,8 @@ class _Place:
 
     def __init__(self, text: str, offset: int) -> None:
         self.text = text
-        found = (match for match in _WORDS.finditer(text) if not match[0].startswith("#"))
-        self.words = [_Word(match[0], Span(*match.span())) for match in found]
+        words = (match for match in _WORDS.finditer(text) if not match[0].startswith("#"))
+        self.words = [_Word(match[0], Span(*match.span())) for match in words]
         self.at = next(
             (n for n, word in enumerate(self.words) if word.span.stop > offset), len(self.words)
         )

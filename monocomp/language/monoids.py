@@ -149,11 +149,11 @@ class MonoidResolver(Resolver):
         for index, part in zip(indices, subscripts, strict=True):
             if not isinstance(part, S.Name):
                 continue
-            wanted, found = self._extent(index), self._extent(S.Label(part.name, part.span))
-            if found != wanted:
+            wanted, actual = self._extent(index), self._extent(S.Label(part.name, part.span))
+            if actual != wanted:
                 raise ShapeError(
                     f"'{name}' has {wanted} entries along '{index}', and '{part.name}' runs "
-                    f"over {found}",
+                    f"over {actual}",
                     spans=part.span,
                     help=f"its form is {form_of(name, indices)}",
                 )

@@ -28,9 +28,9 @@ def notes_on(
     kind_of: KindOf,
 ) -> Iterator[Note]:
     """Yield notes on what may surprise in definitions whose implied sums are explicit."""
-    found = _Finder(text, definitions, kind_of)
+    finder = _Finder(text, definitions, kind_of)
     for definition in definitions.values():
-        yield from found.in_expression(definition.body)
+        yield from finder.in_expression(definition.body)
 
 
 def unused_params(params: Mapping[str, S.Param], used: frozenset[str]) -> Iterator[Note]:
@@ -61,8 +61,8 @@ def rooted_index(node: S.Expr) -> S.Name | None:
 
 def advice_on_size(node: S.Expr, here: Sequence[str]) -> str | None:
     """Say how to write the size of an index in `here`, if a root of that index is taken."""
-    found = (rooted_index(part) for part in S.walk(node))
-    names = [index.name for index in found if index is not None and index.name in here]
+    indices = (rooted_index(part) for part in S.walk(node))
+    names = [index.name for index in indices if index is not None and index.name in here]
     return _SIZE.format(names[0]) if names else None
 
 

@@ -475,8 +475,8 @@ def text_of(program: str | HasText, wanted: str) -> str:
     given."""
     if isinstance(program, str):
         return program
-    if callable(text := getattr(program, "text", None)) and isinstance(found := text(), str):
-        return found
+    if callable(text := getattr(program, "text", None)) and isinstance(result := text(), str):
+        return result
     raise UsageError(f"a program is a text, not {type(program).__name__}", help=f"give {wanted}")
 
 

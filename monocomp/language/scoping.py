@@ -329,7 +329,7 @@ class Scope:
         local = set()
         if isinstance(statement, S.Function):
             local = set(statement.formals)
-        found: dict[str, Span] = {}
+        uses: dict[str, Span] = {}
         for node in S.walk(statement.body):
             match node:
                 case S.Read(name=name) | S.Name(name=name) if name not in local:
@@ -339,21 +339,21 @@ class Scope:
                 case _:
                     continue
             if known:
-                found.setdefault(name, node.span)
-        return found
+                uses.setdefault(name, node.span)
+        return uses
 
     def definitions_used(self, name: str) -> dict[str, Span]:
         """Return the definitions that one reads, itself or through the functions it calls."""
-        found: dict[str, Span] = {}
+        spans: dict[str, Span] = {}
         todo, seen = [name], {name}
         while todo:
             for used, span in self.uses[todo.pop()].items():
                 if used in self.definitions:
-                    found.setdefault(used, span)
+                    spans.setdefault(used, span)
                 elif used not in seen:
                     seen.add(used)
                     todo.append(used)
-        return found
+        return spans
 
     def check_order(self) -> None:
         """Refuse definitions and functions that use themselves, and definitions that come too

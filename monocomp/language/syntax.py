@@ -172,11 +172,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     names = _PARTS.get(type(expr))
     if names is None:
         return ()
-    found: list[Expr] = []
+    parts: list[Expr] = []
     for name in names:
         part = getattr(expr, name)
-        found += part if isinstance(part, tuple) else () if part is None else (part,)
-    return tuple(found)
+        parts += part if isinstance(part, tuple) else () if part is None else (part,)
+    return tuple(parts)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

@@ -141,8 +141,8 @@ HOPPER = Gpu(
         3: Warpgroups(160, 32, pace=1.0),
     },
 )
-# Of the others data sheets and guides give what decides which schedules fit. What positions may
-# stream, and `saved`, are guesses; limits of registers were not tried.
+# The others differ in what decides which schedules fit, as data sheets and guides give it. Their
+# `cached` and `saved` are guesses; limits of registers were not tried.
 _AMPERE = replace(
     HOPPER,
     processors=108,

@@ -88,8 +88,8 @@ class Compiler:
                 if number != self._newest and took > self.patience:
                     self._restart()
                     return None
-            found: Answer = self.connection.recv()
-            return found
+            answer: Answer = self.connection.recv()
+            return answer
         except (EOFError, OSError):
             self._restart()
             return Answer(error="Stopped: the process that compiles has ended.")

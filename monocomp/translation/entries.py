@@ -34,7 +34,7 @@ def entries_of(monoid: S.Monoid) -> list[Entry]:
     without indices is one."""
     fields = list(zip(monoid.fields, monoid.indices, strict=True))
     taken = {str(name) for name, indices in fields if not indices}
-    found = []
+    entries = []
     for number, (name, indices) in enumerate(fields):
         for position in product(*(range(monoid.extents[i]) for i in indices)):
             entry = str(name)
@@ -43,8 +43,8 @@ def entries_of(monoid: S.Monoid) -> list[Entry]:
                 while entry in taken:
                     entry += "_"
                 taken.add(entry)
-            found.append(Entry(number, position, entry))
-    return found
+            entries.append(Entry(number, position, entry))
+    return entries
 
 
 def of_numbers(monoid: S.Monoid) -> S.Monoid:

@@ -54,7 +54,7 @@ def of(text: str, backend: str = "torch", **options: Any) -> mc.Kernel:
     return mc.compile(text, backend=backend, **options)
 
 
-# What depends on the backend, or is no call.
+# Mistakes that depend on the backend, or are made before a call.
 OTHERS: dict[str, Callable[[], object]] = {
     "two devices": lambda: of(CAUSAL)(Q, META[1], V),
     "tensors on the CPU for Triton": lambda: of(CAUSAL, "triton")(Q, K, V),

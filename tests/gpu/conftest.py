@@ -1,4 +1,4 @@
-"""What GPU tests share: the first schedules, and spoilt outputs."""
+"""Fixtures of GPU tests: first schedules, and outputs that hold NaN beforehand."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_other_rows_need_no_packing() -> None:
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *PACKED])
 def test_results(name: str) -> None:
-    """Of the plan for long extents, interpreted, as by the oracle."""
+    """The plan for long extents, interpreted, gives the results of the oracle."""
     text = (PROGRAMS | PACKED)[name]
     k = kernel(text, "torch")
     length, heads = (70, 2) if name in PROGRAMS else (48, 6)

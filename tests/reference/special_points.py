@@ -56,6 +56,8 @@ SOFTMAX = {
     "divergence": "A[q,k] = softmax[k if C](L)\nB[q,k] = softmax[k if C](2 * L)\n"
     "O[q] = sum[k](A[q,k] * (log(A[q,k]) - log(B[q,k])))",
     "cross entropy": "O[q] = logsumexp[k if C](L) - S[q,P[q]]",
+    "variance": "M[q,e] = softmax[k if C](L) * V[k,e]\n"
+    "O[q,e] = sum[k if C](exp(L) * (V[k,e] - M[q,e]) ** 2) / sum[k if C](exp(L))",
     "largest weight": "O[q] = max[k if C](softmax[k if C](L))",
     "sink": "O[q,e] = sum[k if C](exp(L) * V[k,e]) / (exp(T[q]) + sum[k if C](exp(L)))",
 }

@@ -145,7 +145,7 @@ def rule_tests(
 
 
 def check_result(text: str) -> None:
-    """What is derived from a program is equal to it."""
+    """A derived program equals the one that it is derived from."""
     program = translate(check(text))
     derived = derive(program).program.text()
     for case in Case.of(program, {}, {}, 1).everywhere():

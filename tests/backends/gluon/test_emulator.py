@@ -144,7 +144,7 @@ PROGRAMS = [*((n, False) for n in SUPPORTED), *((n, True) for n in GRADIENTS)]
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "gradient"), PROGRAMS)
 def test_meaning_after_each_pass(name: str, gradient: bool) -> None:
-    """Of programs and of their gradients."""
+    """Emulated programs and gradients give the results of the oracle."""
     for call in calls(name, Run(37, 53, 2, 2, 1, None), gradient):
         call.check_passes(groups=2)
 

@@ -128,7 +128,7 @@ def test_elements_at_one_place_are_copied() -> None:
 
 
 def test_large_masks_are_not_kept() -> None:
-    """What is larger than `CPU.kept` is computed in each call."""
+    """Values larger than `CPU.kept` are computed in each call."""
     Q, K, V = torch.randn(3, 40, 4).unbind()
     wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
     with patch.object(tape, "CPU", replace(CPU, kept=64)), tapes_made() as made:
@@ -271,7 +271,7 @@ VALUES: dict[str, tuple[str, dict[str, Tensor]]] = {
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_values(name: str, dtype: torch.dtype) -> None:
-    """Of the oracle, in two calls: what is given is not written to."""
+    """Two calls give the results of the oracle, and write to no input."""
     text, given = VALUES[name]
     inputs = {n: t.to(dtype) if t.is_floating_point() else t for n, t in given.items()}
     for _ in range(2):

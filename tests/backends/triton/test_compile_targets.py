@@ -76,7 +76,7 @@ def of_sizes(
 
 
 def of_library(name: str, target: str, dtype: torch.dtype, head: int, length: int) -> list[Usage]:
-    """What those of some lengths take."""
+    """Return what launches take of a GPU, for some lengths."""
     sizes = {"b": 2, "h": 4, "g": 2, "q": length, "k": length, "i": length, "d": head, "e": head}
     return [compile_for(target, x) for x in of_sizes(name, target, sizes, dtype=dtype)]
 

@@ -193,7 +193,7 @@ CALLS: dict[str, tuple[str, Values, list[Values], list[Values]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls(driver: Driver, name: str) -> None:
-    """What looks different is planned anew; all calls launch what those of a new kernel do."""
+    """Calls of another look are planned anew; each launches what a new kernel would."""
     text, first, same, others = CALLS[name]
     kernel = mc.compile(text, backend="triton")
     launched(driver, kernel, **first)
