@@ -9,9 +9,11 @@ each input; where both sides differ, as at a tie of a maximum, nothing is compar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import cycle
 from typing import Any
 from unittest.mock import patch
 
@@ -36,6 +38,8 @@ Arrays = Mapping[str, Array]
 DTYPES: dict[str, type] = {"torch": np.float64, "triton": np.float32}
 RTOL = {np.float64: 1e-9, np.float32: 1e-4}
 STEP = 2.0**-16
+
+_Around = Callable[[], AbstractContextManager[None]]
 
 
 class Mismatch(AssertionError):
@@ -176,6 +180,22 @@ def _rounded(dtype: type, seed: int) -> Iterator[None]:
         return found * (1 + size * rng.standard_normal(found.shape)) if op == "mean" else found
 
     with patch.object(oracle._Evaluator, "value", value), patch.object(folds, "fold", folded):
+        yield
+
+
+@contextmanager
+def _kept(conditions: list[Array]) -> Iterator[None]:
+    """Give comparisons, in their order, the outcomes that are kept; keep them if there are none."""
+    compare, outcomes = algebra.compare, cycle(conditions)
+
+    def keep(op: str, x: Array, y: Array) -> Array:
+        conditions.append(compare(op, x, y))
+        return conditions[-1]
+
+    def take(op: str, x: Array, y: Array) -> Array:
+        return next(outcomes)
+
+    with patch.object(algebra, "compare", take if conditions else keep):
         yield
 
 
@@ -331,7 +351,7 @@ class _Loss:
         cotangents: Arrays | None = None,
     ) -> None:
         self.program, self.params = program, params
-        self.outputs = outputs = specified(program, inputs, params)
+        outputs = specified(program, inputs, params)
         self.is_specified = not any(np.isnan(x).any() for x in outputs)
         self.weights = [
             self._weight(o.name, x, cotangents) if program.kinds[o.name] == "float" else 0.0 * x
@@ -345,21 +365,34 @@ class _Loss:
         cosines = np.cos(np.arange(output.size)).reshape(output.shape)
         return np.where(np.isfinite(output), cosines, 0.0)
 
-    def _value(self, inputs: Arrays) -> Any:
-        """Return the sum; NaN if an output that counts is not finite."""
-        outputs = specified(self.program, inputs, self.params)
+    def _value(self, inputs: Arrays, conditions: list[Array], around: _Around) -> Any:
+        """Return the sum where conditions hold as they are kept; NaN if an output that counts is
+        not finite."""
+        with around(), _kept(conditions):
+            outputs = specified(self.program, inputs, self.params)
         with np.errstate(invalid="ignore"):
             pairs = zip(outputs, self.weights, strict=True)
             return sum((np.sum(np.where(w == 0, 0, x * w)) for x, w in pairs), np.longdouble(0))
 
-    def slope(self, inputs: Arrays, name: str, direction: Array) -> tuple[float, float] | None:
-        """Return the slope and its error, or None where it is not the same on both sides."""
-        here = self._value(inputs)
+    def slope(
+        self, inputs: Arrays, name: str, direction: Array, around: _Around = nullcontext
+    ) -> tuple[float, float] | None:
+        """Return the slope and its error, or None where it is not the same on both sides.
+
+        Conditions are constants: they hold where they hold for the inputs. Each evaluation is in
+        a context of its own.
+        """
+        conditions: list[Array] = []
+        here = self._value(inputs, conditions, around)
 
         def differences(step: float) -> tuple[Any, Any]:
             wide = np.asarray(inputs[name], np.longdouble)
             above, below = (
-                self._value({**inputs, name: np.where(direction == 0, wide, wide + s * direction)})
+                self._value(
+                    {**inputs, name: np.where(direction == 0, wide, wide + s * direction)},
+                    conditions,
+                    around,
+                )
                 for s in (step, -step)
             )
             return (here - below) / step, (above - here) / step
@@ -375,31 +408,15 @@ class _Loss:
         return float(extrapolated), float(abs(means[1] - means[0]))
 
     def lost(self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type) -> float:
-        """Return how much the last digits of the inputs change a slope, or of its value, as the
-        gradient's text says it, computing in a dtype; infinity where that is unspecified."""
-        largest = self._lost_in_dtype(inputs, name, direction, slope, dtype)
-        for moved in _moved(inputs, dtype):
-            other = self.slope(moved, name, direction)
-            if other is None:
-                return math.inf
-            largest = max(largest, abs(other[0] - slope))
+        """Return how much the last digits, in a dtype, of the inputs or of results on the way
+        change a slope; infinity where there is none then."""
+        largest = 0.0
+        for seed, moved in enumerate(_moved(inputs, dtype)):
+            for other in (
+                self.slope(moved, name, direction),
+                self.slope(inputs, name, direction, partial(_rounded, dtype, seed)),
+            ):
+                if other is None:
+                    return math.inf
+                largest = max(largest, abs(other[0] - slope))
         return largest
-
-    def _lost_in_dtype(
-        self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type
-    ) -> float:
-        gradient = mc.grad(self.program.origin.text, [name], save=[])
-        # A 0 for an output of -inf may stand in a product of matrices.
-        least = np.finfo(dtype).tiny
-        cotangents = {
-            gradient.cotangents[o.name]: np.where(np.isinf(x), least, w).astype(dtype)
-            for o, w, x in zip(self.program.outputs, self.weights, self.outputs, strict=True)
-            if o.name in gradient.cotangents
-        }
-        declared = gradient.equations.declared.inputs
-        given = {n: a for n, a in {**inputs, **cotangents}.items() if n in declared}
-        with _rounded(dtype, seed=0):
-            (rounded,) = specified(str(gradient), given, self.params, dtype=dtype)
-        terms = np.where(direction == 0, 0, np.asarray(rounded, np.float64) * direction)
-        error = abs(float(terms.sum()) - slope)
-        return math.inf if math.isnan(error) else error
