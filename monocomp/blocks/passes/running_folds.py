@@ -2,19 +2,22 @@
 
 Triton has each thread fold the elements that it loads, and joins the threads' results after the
 loop. It assumes that the result is read once, and not in the loop: otherwise it fails, or what is
-read is the fold of one thread (3.6 and 3.7; triton-lang/triton, pull requests 11682 and 11842). A
-fold of which the bits are read is left in the loop.
+read is the fold of one thread (3.6 and 3.7; triton-lang/triton, pull requests 11682 and 11842).
+Where a loop reads the result, as it does the new maximum of a softmax, Triton may fold again in
+another layout for those who read it behind the loop, and join that copy. A fold of which the bits
+are read is left in the loop.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import helper
+from monocomp.blocks.statements import bodies
 
 _JOINS = ("add", "mul", "maximum", "minimum")
 _OPERATORS = (*_JOINS, "sub", "div", "neg", "cast", "to", "expand")
@@ -23,41 +26,59 @@ _OF_ELEMENTS = ("cast", "to", "where")
 
 def hold_folds(program: B.BlockProgram) -> B.BlockProgram:
     """Hold the folds of loaded tiles in loops that are read more than once beside."""
-    roots = [e for s in B.walk(program.body) for e in B.roots(s)]
-    reads = Counter(n for e in roots for n in _reads(e))
-    reads.update(e.attr for e in roots if e.op == "name")
-    return replace(program, body=_held(program.body, reads, set(), is_in_loop=False))
+    holder = _Holder(*(Counter(_reads_in(program.body, n)) for n in (1, 2)))
+    return replace(program, body=holder.held(program.body, Counter()))
 
 
-def _held(body: B.Body, reads: Counter[str], loaded: set[str], is_in_loop: bool) -> B.Body:
-    """Return statements in which `loaded` are the names of tiles as they are loaded."""
-    held: list[B.Statement] = []
-    for s in body:
-        within = is_in_loop or isinstance(s, B.For | B.While)
-        s = B.inside(s, partial(_held, reads=reads, loaded=loaded, is_in_loop=within))
-        if isinstance(s, B.Load):
-            loaded.add(s.target.attr)
-        elif isinstance(s, B.Assign) and len(s.targets) == 1:
-            (target,) = s.targets
-            if is_in_loop and _folds(s.value, target, loaded) and reads[target.attr] > 2:
-                value = helper("ended", s.value, layout=target.layout, dtype=target.dtype)
-                s = replace(s, value=value)
-            if _is_loaded(s.value, loaded):
-                loaded.add(target.attr)
-        held.append(s)
-    return tuple(held)
+@dataclass
+class _Holder:
+    """Holds folds; `loaded` are the names of tiles as they are loaded, `reads` counts the reads of
+    each name, and `phases` counts those in loops twice, as loops have two phases."""
+
+    reads: Counter[str]
+    phases: Counter[str]
+    loaded: set[str] = field(default_factory=set)
+
+    def held(self, body: B.Body, behind: Counter[str]) -> B.Body:
+        """Return the statements of a loop; `behind` counts the reads outside of it."""
+        held: list[B.Statement] = []
+        for s in body:
+            outside = behind
+            if isinstance(s, B.For | B.While):
+                outside = self.phases - Counter(_reads_in(s.body, 2, 2))
+            s = B.inside(s, partial(self.held, behind=outside))
+            if isinstance(s, B.Load):
+                self.loaded.add(s.target.attr)
+            elif isinstance(s, B.Assign) and len(s.targets) == 1:
+                (target,) = s.targets
+                if self._is_read_twice(_state(s.value, self.loaded), target.attr, behind):
+                    value = helper("ended", s.value, layout=target.layout, dtype=target.dtype)
+                    s = replace(s, value=value)
+                if _is_loaded(s.value, self.loaded):
+                    self.loaded.add(target.attr)
+            held.append(s)
+        return tuple(held)
+
+    def _is_read_twice(self, state: str | None, target: str, behind: Counter[str]) -> bool:
+        """True if a state is read more than once beside, or behind the loop if it is given a name
+        of its own before it becomes the state."""
+        if state is None:
+            return False
+        return self.reads[state] > 2 if state == target else behind[state] > 1
 
 
-def _folds(e: B.Expr, state: B.Expr, loaded: Set[str]) -> bool:
-    """True if a value is a state joined with the fold of a loaded tile along its last axis."""
-    if e.op not in _JOINS or state.dtype != B.FLOAT32:
-        return False
+def _state(e: B.Expr, loaded: Set[str]) -> str | None:
+    """Return the state if a value joins one with the fold of a loaded tile along its last axis."""
+    if e.op not in _JOINS or e.dtype != B.FLOAT32:
+        return None
     folds = [a for a in e.args if a.op == "reduce"]
-    states = [a for a in e.args if a.op == "name" and a.attr == state.attr]
+    states = [a for a in e.args if a.op == "name"]
     if not (folds and states):
-        return False
+        return None
     (tile,), dim = folds[0].args, folds[0].attr.dim
-    return _is_loaded(tile, loaded) and 0 < dim == len(tile.layout) - 1
+    if not (_is_loaded(tile, loaded) and 0 < dim == len(tile.layout) - 1):
+        return None
+    return str(states[0].attr)
 
 
 def _is_loaded(e: B.Expr, loaded: Set[str]) -> bool:
@@ -65,6 +86,16 @@ def _is_loaded(e: B.Expr, loaded: Set[str]) -> bool:
     if e.op in _OF_ELEMENTS:
         return any(_is_loaded(a, loaded) for a in e.args)
     return e.op == "name" and e.attr in loaded
+
+
+def _reads_in(body: B.Body, phases: int, times: int = 1) -> Iterator[str]:
+    """Yield each name as often as statements read it, and in loops once in each of the phases."""
+    for s in body:
+        for e in B.roots(s):
+            yield from times * [*_reads(e), *([e.attr] if e.op == "name" else [])]
+        within = phases if isinstance(s, B.For | B.While) else times
+        for inner in bodies(s):
+            yield from _reads_in(inner, phases, within)
 
 
 def _reads(e: B.Expr) -> Iterator[str]:

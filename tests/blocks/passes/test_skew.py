@@ -76,6 +76,9 @@ def test_products_that_are_ended(text: str, is_ended: bool) -> None:
         ("S[i] = sum[k](A[i,k])\nO[i,j] = sum[k](cos(A[i,k] - S[i] * S[i]) * B[k,j])", True),
         ("S[i] = sum[k](A[i,k] ** 2)\nO[i,j] = sum[k](cos(A[i,k] - S[i] * S[i]) * B[k,j])", False),
         ("O[i,j] = sum[k](cos(A[i,k] - tanh(sum[k](A[i,k]))) * B[k,j])", True),  # by a function
+        ("O[i,j] = sum[k](A[i,k] * B[k,j]) * logsumexp[k](A[i,k])", False),
+        # A maximum that is read behind its loop, in another one.
+        ("O[i,j] = logsumexp[k](A[i,k]) * sum[k](cos(A[i,k] + max[l](A[i,l])) * B[k,j])", True),
     ],
 )
 def test_folds_that_are_held(text: str, is_held: bool) -> None:
