@@ -62,6 +62,19 @@ def test_other_values_and_other_gradients_are_noticed() -> None:
     assert check_gradients(program, kernel, inputs, note="") == 1
 
 
+def test_conditions_are_constants_to_slopes() -> None:
+    """X is 0 wherever the product is not, but its factor is 1 there."""
+    inputs = {"X": np.array([1.0, 0.0, -3.0])}
+    text = "O[i] = {} * X[i]"
+    program = check(text.format("(X[i] == 0)"))
+    kernel = mc.compile(text.format("(X[i] == 0)"), backend="torch")
+    assert check_gradients(program, kernel, inputs, note="") == 1
+    for other in ("0", "(X[i] >= 0)"):
+        kernel = mc.compile(text.format(other), backend="torch")
+        with pytest.raises(Mismatch):
+            check_gradients(program, kernel, inputs, note="")
+
+
 def test_outputs_are_compared_in_their_own_dtype() -> None:
     """One for which no float is read is of float32, and others are not compared more loosely."""
     text = "input X[i]\nA = 1 / 3\nB[i] = X[i] / 3"
