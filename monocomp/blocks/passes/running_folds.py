@@ -26,7 +26,8 @@ _OF_ELEMENTS = ("cast", "to", "where")
 
 def hold_folds(program: B.BlockProgram) -> B.BlockProgram:
     """Hold the folds of loaded tiles in loops that are read more than once beside."""
-    holder = _Holder(*(Counter(_reads_in(program.body, n)) for n in (1, 2)))
+    reads, phases = (Counter(_reads_in(program.body, n)) for n in (1, 2))
+    holder = _Holder(reads, phases)
     return replace(program, body=holder.held(program.body, Counter()))
 
 
