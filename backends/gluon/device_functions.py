@@ -10,7 +10,7 @@ _KEEP_WITHIN = '''@gluon.jit
 def keep_within(block, first, low, high, DIM: gl.constexpr):
     """Let the elements of a block in shared memory, which begins at `first` along a dimension, be 0
     but for low .. high. A fence, as products read them in another way than threads write."""
-    LAYOUT: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    LAYOUT: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [gl.num_warps(), 1], [1, 0])
     ROWS: gl.constexpr = min(4096 // block.shape[1], block.shape[0])
     for n in gl.static_range(block.shape[0] // ROWS):
         piece = block.slice(n * ROWS, ROWS)
@@ -38,7 +38,7 @@ def tell(ring, place, x):
 _TOLD = '''@gluon.jit
 def told(ring, place):
     """A number of a ring, which the compiler knows to be the same in a warp."""
-    x = ring.index(place).load(gl.BlockedLayout([1], [32], [4], [0]))
+    x = ring.index(place).load(gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
     x = gl.inline_asm_elementwise(
         "shfl.sync.idx.b32 $0, $1, 0, 31, -1;", "=r,r", [x], gl.int32, is_pure=True, pack=1
     )

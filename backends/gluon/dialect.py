@@ -47,7 +47,7 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
     layouts = {layout_name(B.Registers((a, b), in_rows=rows)) for a, b, rows in pairs}
     rows = {f"ROWS_{a.upper()}" for a in program.axes}
     parts = {f"{kernel}_consumer", f"{kernel}_producer"}
-    own = {"STAGES", "GROUPS", "GROUP", "TURNS", "ITEMS", "n", "rings"}
+    own = {"STAGES", "GROUPS", "GROUP", "TURNS", "WIDTH", "ITEMS", "n", "rings"}
     return {*layouts, *rows, *parts, *own, *ITEM_NAMES}
 
 

@@ -18,25 +18,28 @@ from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.errors import UnsupportedError
-from monocomp.extents.nominal import MIN_DOT
 from monocomp.machine.gpus import Warpgroups
 
 _LENGTHS = (128, 64, 32, 16)
+_WIDTHS = (1, 2)  # warps of a part are a power of two
 
 
 class LegalOfWarpgroups(Legal):
-    """Legal schedules of kernels whose rows are those of one to three warpgroups."""
+    """Legal schedules of kernels whose rows are those of one to three warpgroups; or several share
+    the columns of the same rows, if one can't hold these."""
 
     def admits(self, schedule: Schedule) -> bool:
         return (
             schedule.descriptors
             and super().admits(schedule)
-            and all(
-                schedule.lengths[a] == MIN_DOT * schedule.num_warps for a in self.blocks.divided
-            )
+            and all(self._are_whole(schedule.lengths[a]) for a in self.blocks.divided)
             and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
             and self.registers(schedule) < self.warpgroups(schedule).registers
         )
+
+    def _are_whole(self, rows: int) -> bool:
+        """True if each warpgroup has as many rows as a product."""
+        return rows in (self.gpu.direct_rows * groups for groups in self.gpu.warpgroups)
 
     def _is_aligned(self, block: Block, schedule: Schedule) -> bool:
         """True if 128 bytes divide a block, as those of several stages lie side by side. Vectors
@@ -47,7 +50,7 @@ class LegalOfWarpgroups(Legal):
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
         usual = super().refusal()
         return UnsupportedError(
-            f"a warpgroup can't hold 64 rows of kernel '{self.program.name}'",
+            f"warpgroups can't hold 64 rows of kernel '{self.program.name}'",
             notes=[usual.notes[0], *notes],
             help="compile with backend='triton', or make the axes that are held entirely shorter",
         )
@@ -55,6 +58,11 @@ class LegalOfWarpgroups(Legal):
     def warpgroups(self, schedule: Schedule) -> Warpgroups:
         """Return the warpgroups that compute."""
         return self.gpu.warpgroups[schedule.num_warps // WARPGROUP]
+
+    def width(self, schedule: Schedule) -> int:
+        """Return how many warpgroups share the columns of the same rows."""
+        rows = prod(schedule.lengths[a] for a in self.blocks.divided)
+        return schedule.num_warps // WARPGROUP // (rows // self.gpu.direct_rows)
 
     def registers(self, schedule: Schedule) -> int:
         """Count the registers of a thread: the most that live values take at any moment. Scalars
@@ -92,8 +100,9 @@ class LegalOfWarpgroups(Legal):
     def _held(self, shape: Shape, schedule: Schedule) -> float:
         """Count the registers of a thread for a value. Of the result of a product it has two rows
         in 64, and a quarter of the columns; vectors lie as those rows or columns do."""
-        axes, bits = shape
-        lengths = [1 if a is None else self.resources.length(a, schedule) / 4 for a in axes]
+        axes, bits, is_operand = shape
+        share = 4 if is_operand else 4 * self.width(schedule)
+        lengths = [1 if a is None else self.resources.length(a, schedule) / share for a in axes]
         if axes and axes[0] in self.blocks.divided:
             lengths[0] = 2
         elif len(axes) == 2 and axes[0] is not None:
@@ -111,8 +120,8 @@ def first(legal: Legal) -> Schedule:
 
 
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """Return schedules: as long blocks of streams as registers hold, then the warpgroups that are
-    estimated to be fastest."""
+    """Return schedules: rows for each warpgroup, before columns are shared; then as long blocks of
+    streams as registers hold, then the warpgroups that are estimated to be fastest."""
     admitted = list(_all(legal))
     if legal.has_descriptors:  # else no schedule can help, and passes say why
         admitted = [s for s in admitted if legal.admits(s)]
@@ -145,13 +154,15 @@ def _all(legal: Legal) -> Iterator[Schedule]:
     assert isinstance(legal, LegalOfWarpgroups)
     axes = (*legal.rows, *legal.program.axis_names("stream"))
     apart = {*axes} - _multiplied(legal) - {*legal.rows}
-    for length in _LENGTHS:
+    warpgroups = legal.gpu.warpgroups
+    for width, length in product(_WIDTHS, _LENGTHS):
         schedules = []
-        for groups, other in product(legal.gpu.warpgroups, _LENGTHS if apart else (0,)):
+        several = [groups for groups in warpgroups if groups * width in warpgroups]
+        for groups, other in product(several, _LENGTHS if apart else (0,)):
             blocks = dict.fromkeys(axes, length) | dict.fromkeys(apart, other)
             blocks |= dict.fromkeys(legal.blocks.divided, legal.gpu.direct_rows * groups)
             order = orders(legal.resources, prod(blocks[a] for a in legal.rows))[0]
-            warps, named = WARPGROUP * groups, tuple(blocks.items())
+            named, warps = tuple(blocks.items()), WARPGROUP * groups * width
             schedules.append(Schedule(named, warps, 2, descriptors=True, group_size=order))
         yield from sorted(schedules, key=legal.time)
 

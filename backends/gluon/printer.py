@@ -89,6 +89,7 @@ class GluonPrinter(Printer):
         p = self.program
         for s in p.body[: len(p.divided)]:
             self._statement(s, 1)
+        self._put("WIDTH: gl.constexpr = gl.num_warps() // 4  # warpgroups of the same rows", 1)
         for at in tiles(p):
             self.out += fit(f"{layout_name(at)}: gl.constexpr = ", self._layout(at), "", 1)
         self._body(p.body[len(p.divided) :], 1)
@@ -371,17 +372,17 @@ class GluonPrinter(Printer):
         return call("warpgroup_mma", *operands, use_acc=use, is_async=is_async)
 
     def _layout(self, at: B.Registers) -> str:
-        """Return the layout of tiles, as four warps hold them."""
+        """Return the layout of tiles, as four warps hold the rows, or as often four columns."""
         columns = self._length(at.tile[1])
         if at.in_rows:  # 8 elements of 16 bits are 16 bytes
             threads = f"min({columns} // 8, 32)"
-            each = "[1, 8]", f"[32 // {threads}, {threads}]", "[4, 1]", "[1, 0]"
+            each = "[1, 8]", f"[32 // {threads}, {threads}]", "[4 * WIDTH, 1]", "[1, 0]"
             return self._call("BlockedLayout", *each)
         return self._call(
             "NVMMADistributedLayout",
             version="[3, 0]",
-            warps_per_cta="[4, 1]",
-            instr_shape=f"[16, {columns}, 16]",
+            warps_per_cta="[4, WIDTH]",
+            instr_shape=f"[16, {columns} // WIDTH, 16]",
         )
 
     def _registers(self, at: B.Registers) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from math import prod
 
 from monocomp import __version__
 from monocomp.backends.eager import reference_lines
@@ -24,7 +25,6 @@ from monocomp.backends.triton.known_arguments import Known, Promises
 from monocomp.backends.triton.minimal import MinimalHost
 from monocomp.backends.triton.selfcheck import RESERVED, main_lines, sizes_for
 from monocomp.blocks import BlockProgram, Statement
-from monocomp.blocks.passes.division import WARPGROUP
 from monocomp.checking.sizes import Sizes
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
@@ -33,6 +33,7 @@ from monocomp.host import program as H
 from monocomp.host.building import host_program
 from monocomp.host.launches import Describe
 from monocomp.host.promised import promised
+from monocomp.machine.gpus import HOPPER
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
@@ -294,7 +295,8 @@ def text_of(lines: Sequence[str]) -> str:
 def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     """Return a schedule by the names that the host function and the kernel have for it."""
     entries = {str(kernel.lengths[axis].attr): length for axis, length in schedule.blocks}
-    warps = WARPGROUP if kernel.divided else schedule.num_warps  # it begins the others itself
+    groups = prod(schedule.lengths[a] // HOPPER.direct_rows for a in kernel.divided)
+    warps = schedule.num_warps // groups  # it begins the others itself
     entries |= {"num_warps": warps, "num_stages": schedule.num_stages}
     if schedule.registers:
         entries["maxnreg"] = schedule.registers
@@ -305,7 +307,7 @@ def _config(schedule: Schedule, kernel: BlockProgram) -> dict[str, int]:
     said = {
         "order": schedule.group_size,
         "stages": schedule.num_stages,
-        "groups": schedule.num_warps // WARPGROUP,
+        "groups": groups,
     }
     given = (a for a in kernel.arguments if a.purpose in said)
     return entries | {a.name.attr: said[a.purpose] for a in given}

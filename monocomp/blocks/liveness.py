@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from monocomp import blocks as B
 
-Shape: TypeAlias = tuple[B.Layout, int]  # the axes of a value, and the bits of an element
+# The axes of a value, the bits of an element, and is it an operand, whose rows each warp has whole?
+Shape: TypeAlias = tuple[B.Layout, int, bool]
 Moment: TypeAlias = frozenset[tuple[Shape, int]]  # how many values of each shape are live
 
 _BITS = {"int1": 1, "bfloat16": 16, "int64": 64}  # others have 32
@@ -63,7 +64,9 @@ class _Liveness:
         return live
 
     def _record(self, live: _Values, temporaries: Iterable[B.Expr] = ()) -> None:
-        shapes = Counter((e.layout, self._bits(e.dtype)) for e in (*live, *temporaries))
+        shapes = Counter(
+            (e.layout, self._bits(e.dtype), e.op == "operand") for e in (*live, *temporaries)
+        )
         self.moments.add(frozenset(shapes.items()))
 
     def _named(self, parts: Iterable[B.Expr]) -> _Values:

@@ -205,6 +205,7 @@ def language(machine: Machine) -> dict[str, Any]:
         **{"uint32": np.uint32, "float32": np.float64},
         program_id=lambda axis: machine.part.instance,
         num_programs=lambda axis: machine.instances,
+        num_warps=lambda: 4,
         static_range=range,
         cdiv=lambda a, b: -(-a // b),
         cast=converted,

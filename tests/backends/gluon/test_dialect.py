@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -56,8 +57,8 @@ GRADIENTS = (
     *("attention", "causal", "gqa", "sliding_window", "softcap", "softmax_one", "dropout"),
     *("sigmoid_attention", "differential", "kl_divergence", "cross_entropy", "mla"),
 )
-# From which size of a head on registers cannot hold 64 rows.
-TOO_LONG = {"attention_jvp": 256, "differential": 256}
+# Programs with a size of a head of which a warpgroup cannot hold 64 rows.
+SHARED = (("attention_jvp", 256), ("differential", 256), ("attention", 512), ("causal", 512))
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
 SPILLED = {
     **{("dropout", 256): 96, ("sigmoid_attention", 256): 88},
@@ -161,7 +162,6 @@ def test_refusals(name: str, message: str) -> None:
     [
         ({"target": "cuda:100"}, "backend 'gluon' is for cuda:90 alone, and this is cuda:100"),
         ({"dtype": "fp32"}, "backend 'gluon' multiplies matrices of 16 bits, and . is float32"),
-        ({"extents": {"d": 512, "e": 512}}, "a warpgroup can't hold 64 rows of kernel 'causal'"),
         ({"minimal": True}, "only the source for backend 'triton' has a minimal form"),
     ],
 )
@@ -170,6 +170,12 @@ def test_refused_sources(options: dict[str, Any], message: str) -> None:
     with pytest.raises(mc.MonocompError, match=message) as found:
         kernel.source(**options)
     assert "minimal" in options or "backend='triton'" in str(found.value)
+
+
+def test_refused_rows() -> None:
+    kernel = mc.compile(library.load("attention_jvp"), name="jvp", backend="gluon")
+    with pytest.raises(UnsupportedError, match="warpgroups can't hold 64 rows of kernel 'jvp'"):
+        kernel.source(extents={"d": 512, "e": 512})
 
 
 @pytest.mark.parametrize("name", list(GLUON.passes))
@@ -205,14 +211,11 @@ def launches(
 
 
 @pytest.mark.one_in(93)
-@pytest.mark.parametrize("d", [17, 64, 128, 256])
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize(
+    ("name", "d"), [x for x in product(SUPPORTED, (17, 64, 128, 256)) if x not in SHARED]
+)
 def test_compiles_for_registers(name: str, d: int) -> None:
     """The schedule that comes first keeps tiles in them, and products are from shared memory."""
-    if d >= TOO_LONG.get(name, 512):
-        with pytest.raises(UnsupportedError, match="a warpgroup can't hold 64 rows"):
-            launches(library.load(name), name, 1000, d)
-        return
     found, programs = launches(library.load(name), name, 1000, d)
     found = [x for x in found if x.function.is_gluon()]  # not copies of rows
     for made, blocks in zip(found, programs, strict=True):
@@ -226,6 +229,18 @@ def test_compiles_for_registers(name: str, d: int) -> None:
         assert any(text.startswith("UTMALDG") for text in used)
         assert not is_serialised(made)
         assert synchronisations(made) <= most_synchronisations(blocks)
+
+
+@pytest.mark.parametrize(("name", "d"), SHARED[1:])
+def test_warpgroups_share_columns(name: str, d: int) -> None:
+    """Two have the same rows then, and a half of the columns each."""
+    (made,), _ = launches(library.load(name), name, 1000, d)
+    usage = compile_for("cuda:90", made)
+    assert made.kwargs["num_warps"] == 8 and made.kwargs["BLOCK_Q"] == 64
+    assert usage.spilled <= 64 and not kept_in_memory(made)
+    assert usage.shared <= SHARED_LIMIT["cuda:90"]
+    assert any(text.startswith("HGMMA") for text in instructions(made))
+    assert not is_serialised(made)
 
 
 def most_synchronisations(program: BlockProgram) -> int:
