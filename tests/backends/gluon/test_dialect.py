@@ -231,10 +231,12 @@ def test_compiles_for_registers(name: str, d: int) -> None:
         assert synchronisations(made) <= most_synchronisations(blocks)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "d"), SHARED[1:])
 def test_warpgroups_share_columns(name: str, d: int) -> None:
     """Two have the same rows then, and a half of the columns each."""
-    (made,), _ = launches(library.load(name), name, 1000, d)
+    found, _ = launches(library.load(name), name, 1000, d)
+    (made,) = (x for x in found if x.function.is_gluon())
     usage = compile_for("cuda:90", made)
     assert made.kwargs["num_warps"] == 8 and made.kwargs["BLOCK_Q"] == 64
     assert usage.spilled <= 64 and not kept_in_memory(made)
