@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from monocomp import blocks as B
@@ -41,10 +42,12 @@ def stored(*values: B.Expr) -> B.Body:
 def most(*body: B.Statement) -> Mapping[tuple[str, int], int]:
     """The values that are live when most bits are, all axes having 8 elements."""
     program = B.BlockProgram("kernel", (), {}, {}, body)
-    found = [
-        {("".join(filter(None, axes)), bits): count for (axes, bits), count in moment}
-        for moment in moments(program)
-    ]
+    found = []
+    for moment in moments(program):
+        values: Counter[tuple[str, int]] = Counter()
+        for (axes, bits, _), count in moment:
+            values["".join(filter(None, axes)), bits] += count
+        found.append(values)
     return max(found, key=lambda m: sum(8 ** len(a) * bits * n for (a, bits), n in m.items()))
 
 
