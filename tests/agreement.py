@@ -405,7 +405,9 @@ class _Loss:
             return None
         means = sum(coarse) / 2, sum(fine) / 2
         extrapolated = means[1] + (means[1] - means[0]) / 3
-        return float(extrapolated), float(abs(means[1] - means[0]))
+        # Half of what both sides differ by at a tie, and not as a step is long.
+        kink = abs(fine[1] - fine[0] - (coarse[1] - coarse[0]) / 2)
+        return float(extrapolated), float(abs(means[1] - means[0]) + kink)
 
     def lost(self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type) -> float:
         """Return how much the last digits, in a dtype, of the inputs or of results on the way
