@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
 import monocomp as mc
+from monocomp import terms as T
 from monocomp.declarations.records import free_extents
 from monocomp.errors import MonocompError
+from monocomp.gradients import partials
 from monocomp.language.checker import check
 from monocomp.tile.verifier import verify_all
 from tests.agreement import Mismatch, check_gradients, check_outputs
@@ -60,6 +64,14 @@ def test_other_values_and_other_gradients_are_noticed() -> None:
         check_gradients(program, kernel, inputs, note="")
     kernel = mc.compile(text.format("X[i]"), backend="torch")
     assert check_gradients(program, kernel, inputs, note="") == 1
+
+
+def test_a_wrong_rule_of_derivatives_does_not_excuse_itself() -> None:
+    text = "O[i] = cos(X[i] + 0.125)"
+    with patch.dict(partials._DERIVATIVES, cos=lambda x: T.function("sin", x)):
+        kernel = mc.compile(text, backend="torch")
+        with pytest.raises(Mismatch):
+            check_gradients(check(text), kernel, {"X": np.array([1.0, 2.0])}, note="")
 
 
 def test_conditions_are_constants_to_slopes() -> None:
