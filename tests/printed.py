@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from monocomp import terms as T
-from monocomp.checking.scopes import verify_scopes
 from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.terms import Term
@@ -14,7 +13,7 @@ from monocomp.translation.translator import translate
 
 
 def verify(program: Equations) -> Equations:
-    """Check the scopes of a program, and that its text means the same.
+    """Check that the text of a program is one, and means the same.
 
     Returns:
         The program as it is read from its text.
@@ -23,7 +22,6 @@ def verify(program: Equations) -> Equations:
         InternalError: with the equation that is wrong. What the checker says of the text is
             raised as it is.
     """
-    verify_scopes(program)
     printed = translate(check(program.text()))
     ours, theirs = ((*p.given, *p.equations) for p in (program, printed))
     for old, new in zip(ours, theirs, strict=True):

@@ -9,20 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import monocomp as mc
 from monocomp.backends.dialects import DIALECTS
 from monocomp.backends.triton.kernel_source import block_program, source_of
+from monocomp.backends.triton.launch import load
 from monocomp.proving.rule_laws import RULE_LAWS
 from monocomp.rewrites.normal_form import normal_form
 from monocomp.tile.operations import OPERATIONS
+from tests.backends import interpreted
 from tests.backends.compiling import accepted, first_launches, without_elements
 from tests.backends.running import make_inputs
 from tests.rewrites.rules import apply_only, check_example, rule_of
-from tests.tile.running import by_blocks, by_numpy, by_torch
+from tests.tile.running import by_numpy, by_torch
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -72,29 +73,25 @@ def test_an_operation(shown: dict[str, Any]) -> None:
     """It is typed, printed and parsed, interpreted, and Triton's function of its name."""
     text = str(shown["program"])
     x = {"X": torch.tensor([-1.5, -0.2, 0.0, 0.3, 2.0, 7.1])}
-    for run in (by_numpy, by_torch, by_blocks):
+    for run in (by_numpy, by_torch):
         torch.testing.assert_close(run(text, x, {}, 4)["O"].float(), x["X"].ceil())
     assert "tl.ceil(" in "\n".join(source_of(block_program(shown["program"])).lines)
 
 
 def test_a_pass(shown: dict[str, Any]) -> None:
-    """Interpreted on both sides, a program means the same."""
-    from monocomp.backends import block_interpreter
-    from tests.backends.both_stages import lengths
-
+    """It changes the program, and what is emitted of it computes the same."""
     (kernel,) = shown["roots"].tile_programs({})
     before = block_program(kernel)
-    after = shown["one_stage"](before)
-    assert str(after) != str(before)
-    sizes = {"i": 20, "k": 37}
-    inputs = {"X": np.random.default_rng(0).random((20, 37)), "V": np.arange(37.0)}
-    found = []
-    for program in (before, after):
-        outputs = {"O": np.full(20, np.nan)}
-        block_interpreter.run(program, inputs, outputs, sizes, {}, lengths(kernel, sizes, 16))
-        found.append(outputs["O"])
-    np.testing.assert_array_equal(*found)
-    np.testing.assert_allclose(found[0], np.sqrt(inputs["X"]) @ inputs["V"])
+    assert str(shown["one_stage"](before)) != str(before)
+    X, V = torch.rand(20, 37), torch.arange(37.0)
+    found = interpreted.call(result, shown["roots"].source(extents={"i": 20, "k": 37}), X, V)
+    torch.testing.assert_close(found, X.sqrt() @ V)
+
+
+def result(source: str, *inputs: torch.Tensor) -> torch.Tensor:
+    """The result of an emitted file, with the square root of Triton's interpreter."""
+    found: torch.Tensor = load(source.replace("libdevice.sqrt", "tl.sqrt")).kernel(*inputs)
+    return found
 
 
 def test_a_dialect(shown: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
 from monocomp.blocks.operations import bind_alike
 from monocomp.errors import InternalError
 from monocomp.tile import Let
-from monocomp.tile.operations import scheduled, sign_of
+from monocomp.tile.operations import OPERATIONS, sign_of
 from monocomp.tile.printer import show
 
 _LOOSE = ("neg", "select", "given")  # what needs brackets as an operand, as signs do
@@ -201,7 +201,7 @@ class Printer:
                 return self._call("program_id", "0")
         if e.op in DEVICE_FUNCTIONS:
             return self._helper(e.op, *args)
-        row = scheduled(e.op)
+        row = OPERATIONS.get(e.op)
         return self._call((row and row.device) or e.op, *args)
 
     def _operand(self, e: B.Expr) -> str:

@@ -4,7 +4,7 @@ statement = Assign | Load | Store | For | While | If | Comment | Give | Take | R
           | Skip | Clear | Issue | Wait | Turn | Tell | Learn
 access    = Pointers | Descriptor
 range     = Static | Serial | Blocks | Claims
-expression = an operation of the table of tile programs, or of `SCHEDULED`
+expression = an operation of the table of tile programs, or one of block programs alone
 """
 
 from __future__ import annotations

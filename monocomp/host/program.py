@@ -9,8 +9,8 @@
 
 Statements run in their order. Sizes go by the name of their extent, tensors by their own name, and
 what a schedule chooses by the name of the kernel's parameter. `building.host_program` makes host
-programs, `verifier.verify` checks them, `evaluation.Evaluation` turns one into the plan of a call;
-the backend triton prints it as the host function of an emitted file.
+programs, `evaluation.Evaluation` turns one into the plan of a call; the backend triton prints it as
+the host function of an emitted file.
 """
 
 from __future__ import annotations

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from monocomp.checking.scopes import verify_scopes
 from monocomp.costs.holding import roles_by_cost
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import (
@@ -31,7 +29,7 @@ from monocomp.derivation import rule_sets
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.tiling import tiling_steps
 from monocomp.display.rendering import Rendered
-from monocomp.errors import InternalError, UnsupportedError
+from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
@@ -139,34 +137,6 @@ class Plan(Rendered):
     def report(self, extents: Mapping[str, int]) -> dict[str, Any]:
         """Report what the kernels cost; see `Kernel.report`."""
         return report(self.kernels, extents)
-
-    def verify(self) -> None:
-        """Check that the steps join, that their equations hold together, and that what is read
-        was stored before.
-
-        Raises:
-            InternalError: with what is wrong.
-        """
-        steps = [*self.rewrites.steps, *self.decisions]
-        for before, after in pairwise(steps):
-            if before.program.equations != after.start.equations:
-                raise InternalError(f"{after.rule} does not begin where {before.rule} ended")
-        for step in self.decisions:
-            verify_scopes(step.program)
-        if steps and steps[-1].program.equations != self.program.equations:
-            raise InternalError("the steps do not end at the program in kernels")
-        known = {*self.program.declared.inputs, *self.program.in_lists}
-        for kernel in self.planned:
-            unknown = kernel.tiles.inputs.keys() - known
-            if unknown:
-                raise InternalError(f"{kernel.tiles.name} reads {', '.join(sorted(unknown))} early")
-            if {o.name for o in kernel.tiles.outputs} != set(kernel.names):
-                raise InternalError(f"{kernel.tiles.name} stores other values than it was to")
-            known |= set(kernel.names)
-            known |= {name for name, stored in self.program.views.items() if stored in known}
-        results = {self.program.views.get(o.name, o.name) for o in self.program.declared.outputs}
-        if results - known:
-            raise InternalError(f"no kernel computes {', '.join(sorted(results - known))}")
 
     @property
     def shown_sizes(self) -> str:

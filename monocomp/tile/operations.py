@@ -1,10 +1,9 @@
 """The operations of kernels, in one table for all that reads them.
 
-An operation is added here: the verifiers then know how it is typed, printers and the parser how it
-is written, the interpreters which function of NumPy and torch it is, and the counters what it
-costs. `OPERATIONS` are those of tile programs and block programs alike, `SCHEDULED` those that
-block programs have besides, or have in another form. `SIGNS` writes some of them between two
-operands, and has their values for two numbers, which constructors fold.
+An operation is added here: the verifier then knows how it is typed, printers and the parser how it
+is written, the interpreter which function of NumPy and torch it is, and the counters what it
+costs. `SIGNS` writes some of them between two operands, and has their values for two numbers, which
+constructors fold.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Operation:
     @property
     def is_elementwise(self) -> bool:
         """True if each element of the result is that of the operands' elements."""
-        return self.array is not None or self.name in ("compare", "cast", "to")
+        return self.array is not None or self.name in ("compare", "cast")
 
     def takes(self, count: int) -> bool:
         """True if this is a number of operands that it has."""
@@ -163,43 +162,22 @@ OPERATIONS: dict[str, Operation] = {
         Operation("tanh", 1, 1, (), _FLOATS, "tanh", "special", 1),
     )
 }
-SCHEDULED: dict[str, Operation] = {
-    o.name: o
-    for o in (
-        # Leaves.
-        *(Operation(n, 0, 0) for n in ("name", "text", "none", "program_id", "arange", "zeros")),
-        # Dimensions, dtypes, and places in registers.
-        *(Operation(n, 1, 1) for n in ("full", "expand", "trans", "broadcast")),
-        *(Operation(n, 1, 1) for n in ("to", "given", "convert", "operand", "fetch")),
-        *(Operation(n, 2, 2) for n in ("interleaved", "in_order")),
-        # Along dimensions.
-        Operation("reduce", 1, None),
-        Operation("scan", 1, None),
-        Operation("dot", 2, 3),
-        Operation("dot_in_limbs", 3, 3),
-        Operation("combine", 2, None),
-        Operation("merge_largest", 8, 8),
-        # Scalars.
-        Operation("select", 3, 3),
-        Operation("cdiv", 2, 2),
-        Operation("grouped", 4, 4),
-        # Element by element: of bits or truth values, of floats, and without a change.
-        Operation("bitand", 2, 2, array="bitwise_and"),
-        Operation("bitor", 2, 2, array="bitwise_or"),
-        Operation("next_bits", 2, 2, array="next_bits"),
-        Operation("between", 3, 3, array="between"),
-        Operation("float_floordiv", 2, 2, array="floor_divide"),
-        Operation("float_mod", 2, 2, array="remainder"),
-        Operation("tanh", 2, 2, array="tanh"),
-        Operation("weight", 5, 5, array="weight"),
-        *(Operation(n, 1, 1, array="asarray") for n in ("unknown", "unchained", "ended")),
-    )
+# Those of block programs alone, or in a form of their own, that are done element by element.
+_SCHEDULED = {
+    *("bitand", "bitor", "next_bits", "between", "float_floordiv", "float_mod", "tanh", "weight"),
+    *("unknown", "unchained", "ended", "to"),
 }
 
 
-def scheduled(op: str) -> Operation | None:
-    """Return the row of an operation of block programs."""
-    return SCHEDULED.get(op) or OPERATIONS.get(op)
+def is_elementwise(op: str) -> bool:
+    """True if each element of a block program's value is made from that of the operands."""
+    row = OPERATIONS.get(op)
+    return op in _SCHEDULED or (row is not None and row.is_elementwise)
+
+
+def unit_of(op: str) -> Unit | None:
+    """Return what does an operation of a block program."""
+    return None if op in _SCHEDULED or op not in OPERATIONS else OPERATIONS[op].unit
 
 
 @record()

@@ -54,7 +54,6 @@ def test_steps_of_planning(
     text = library.load(name)
     plan = mc.compile(str(mc.grad(text)) if gradient else text).plan(extents, processors)
     assert rules <= {step.rule for step in plan.decisions}
-    plan.verify()
     assert plan.certificate.holds
     check_steps(plan.certificate, plan.derivation)
 

@@ -1,1 +1,1 @@
-"""Host programs: what they say, that they are checked, and that their readers agree."""
+"""Host programs: what they say, and that their readers agree."""

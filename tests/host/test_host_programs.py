@@ -1,9 +1,8 @@
-"""Host programs of the library: they are verified, print, and their readers agree."""
+"""Host programs of the library: they print, and their readers agree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,27 +19,20 @@ from monocomp.declarations.records import by_representative
 from monocomp.errors import InternalError, UnsupportedError
 from monocomp.extents.nominal import packed_extents
 from monocomp.host.arguments import (
-    Argument,
-    Flag,
     Number,
-    Pointer,
     Statement,
-    Stride,
     const,
-    length,
     of_term,
-    param,
     product,
     setting,
     size,
 )
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
-from monocomp.host.launches import Launch, Return, Slices, Wide
+from monocomp.host.launches import Slices, Wide
 from monocomp.host.program import HostProgram
-from monocomp.host.sizes import CheckEmpty, Sizes
-from monocomp.host.tensors import Buffer, Clear, Free, Sort, View, Widen
-from monocomp.host.verifier import verify
+from monocomp.host.sizes import CheckEmpty
+from monocomp.host.tensors import Clear, Free, Sort, View, Widen
 from monocomp.kernel import Kernel
 from tests.backends.library_cases import CASES
 
@@ -172,7 +164,6 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
 ) -> None:
     """Launch by launch, argument by argument, by pointers and by descriptors."""
     inputs = inputs_of(name, rows, head)
-    verify(emitted(name, rows, head)[0].program)
     for by_descriptor in (0, 1):
         printed, planned = both(name, inputs, rows, head, DESCRIPTORS=by_descriptor)
         assert printed[0] and printed == planned
@@ -184,7 +175,6 @@ def test_a_plan_knows_the_views_that_kernels_read() -> None:
     gradient = mc.grad(library.load("rolling_cache"), extents=sizes)
     kernel = mc.compile(gradient, processors=PROCESSORS)
     module, configs = emitted_at(kernel, sizes)
-    verify(module.program)
     views = {s.name for s in module.program.body if isinstance(s, View)}
     assert any(views & {*s.tensors} for s in module.program.body if isinstance(s, Wide))
     target = PlanTarget(module.program, load(module.source), torch.device("cpu"), "ieee")
@@ -206,7 +196,6 @@ def test_a_plan_knows_the_views_that_kernels_read() -> None:
 def test_they_agree_in_gluon(name: str, head: int) -> None:
     """Where descriptors are given in any case, and odd rows are copied for them."""
     inputs = inputs_of(name, 512, head)
-    verify(emitted(name, 512, head, GLUON)[0].program)
     printed, planned = both(name, inputs, 512, head, GLUON)
     assert printed == planned
     assert ("copy_rows" in {launch[0] for launch in printed[0]}) == (head == 17)
@@ -272,62 +261,3 @@ def test_numbers() -> None:
     assert str(half) in ("(i + 1) // 2", "(1 + i) // 2")
     with pytest.raises(InternalError, match="an extent cannot be compare"):
         of_term(T.compare("<", T.extent_of("i"), T.const(5)))
-
-
-def without(kind: type[Statement], body: Sequence[Statement]) -> tuple[Statement, ...]:
-    return tuple(s for s in body if not isinstance(s, kind))
-
-
-def changed(program: HostProgram, *arguments: Argument) -> tuple[Statement, ...]:
-    """The body with other arguments of its launch, for the last ones."""
-
-    def change(s: Statement) -> Statement:
-        if not isinstance(s, Launch):
-            return s
-        return replace(s, arguments=(*s.arguments[: -len(arguments)], *arguments))
-
-    return tuple(map(change, program.body))
-
-
-BROKEN: dict[str, tuple[Callable[[HostProgram], tuple[Statement, ...]], str]] = {
-    "sizes": (
-        lambda p: without(Sizes, p.body),
-        r"size j is not defined in `check Y\[j, k\]`",
-    ),
-    "buffers": (lambda p: without(Buffer, p.body), "tensor O is not defined in `launch kernel`"),
-    "results": (lambda p: without(Return, p.body), "its results are not its end"),
-    "after": (lambda p: (*p.body, p.body[-1]), "its results are not its end"),
-    "dimension": (lambda p: (Sizes(("i",), "X"), *p.body), "X has 2 dimensions"),
-    "rank": (
-        lambda p: tuple(replace(s, shape=("i",)) if isinstance(s, Buffer) else s for s in p.body),
-        "O has 1 dimensions, and kernel takes 2",
-    ),
-    "argument": (lambda p: changed(p, Argument("size i", size("i"))), "kernel lacks arguments"),
-    "order": (
-        lambda p: changed(p, *(Argument(f"size {n}", size(n)) for n in ("j", "k"))),
-        "kernel takes its arguments in another order",
-    ),
-    "stride": (lambda p: changed(p, Argument("size j", Stride("X", 2))), "X has no dimension 2"),
-    "tensor": (lambda p: changed(p, Argument("size j", Pointer("Z"))), "tensor Z is not defined"),
-    "parameter": (lambda p: changed(p, Argument("size j", param("n"))), "parameter n is not"),
-    "schedule": (
-        lambda p: changed(p, Argument("size j", setting("BLOCK_J"))),
-        "choice of the schedule BLOCK_J is not defined",
-    ),
-    "length": (
-        lambda p: changed(p, Argument("size j", length("j"))),
-        "length j is not defined",
-    ),
-    "flag": (lambda p: changed(p, Argument("size j", Flag("fast"))), "flag fast is not defined"),
-}
-
-
-@pytest.mark.parametrize("fault", BROKEN)
-def test_what_is_no_host_program(fault: str) -> None:
-    """The message says what is wrong, and shows the program."""
-    program = of_matrix_product()
-    verify(program)
-    breaking, message = BROKEN[fault]
-    with pytest.raises(InternalError, match=message) as found:
-        verify(replace(program, body=breaking(program)))
-    assert "host(X, Y)" in str(found.value)

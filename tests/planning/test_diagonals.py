@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from unittest.mock import patch
 
@@ -18,7 +18,6 @@ from monocomp.planning import diagonals
 from monocomp.planning.differences import sorted_sums
 from monocomp.planning.plan import Plan
 from tests.backends import interpreted
-from tests.backends.both_stages import both_stages
 from tests.backends.running import (
     BACKENDS,
     cut_for_long_extents,
@@ -92,8 +91,7 @@ def test_results(name: str, backend: str) -> None:
     with small_blocks():
         step = ("dR",) if name in TEXTS else ("D",)
         assert step in blocks(mc.compile(text).plan(n))  # of the keys and values, too
-        with both_stages() if backend == "numpy" else nullcontext():
-            agree(backend, text, inputs, 8, storing=True)
+        agree(backend, text, inputs, 8, storing=True)
 
 
 def results(inputs: Mapping[str, torch.Tensor], by_descriptor: bool) -> Sequence[torch.Tensor]:

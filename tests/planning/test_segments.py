@@ -37,7 +37,6 @@ def sorted_for(plan: Plan) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("text", TEXTS)
 def test_plans(text: str) -> None:
     plan = mc.compile(str(mc.grad(text))).plan()
-    plan.verify()
     assert sorted_for(plan) in ([("dW",)], [("dK",), ("dV",)]) and plan.certificate.holds
     assert any(c.why == "segments of a list share nothing" for k in plan.planned for c in k.roles)
 

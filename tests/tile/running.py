@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 import monocomp as mc
-from monocomp.backends import block_interpreter
 from monocomp.backends.array_operations import Ops
 from monocomp.backends.block_lengths import default_blocks
 from monocomp.backends.interpreter import Interpreter
@@ -17,14 +16,11 @@ from monocomp.backends.numpy import NumpyOps
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.torch_operations import TorchOps
 from monocomp.backends.triton.emit import Part, emit
-from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.launch import load
-from monocomp.blocks.verifier import verify as verify_blocks
 from monocomp.tile import TileProgram
 from monocomp.tile.parser import parse
 from monocomp.tile.verifier import verify
 from tests.backends import interpreted
-from tests.backends.both_stages import in_float64, lengths
 
 Tensors = Mapping[str, torch.Tensor]
 Run = Callable[[str, Tensors, Mapping[str, Any], int], dict[str, torch.Tensor]]
@@ -91,31 +87,6 @@ def by_torch(
 ) -> dict[str, torch.Tensor]:
     ops = TorchOps(torch.device("cpu"), torch.float32)
     return interpret(text, inputs, params, block, ops, spoilt)
-
-
-def by_blocks(
-    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
-) -> dict[str, torch.Tensor]:
-    """The block program, interpreted: by pointers, and the same by descriptors."""
-    p = verify(parse(text))
-    program = block_program(p)
-    verify_blocks(program)
-    extents = extents_of(p, inputs)
-    arrays = {n: in_float64(t.numpy()) for n, t in inputs.items()}
-    chosen = lengths(p, extents, block or 16)
-    found = []
-    for descriptors in (False, True):
-        made = {n: in_float64(t.numpy()) for n, t in spoilt(p, extents).items()}
-        for o in p.outputs:
-            if p.is_added_to(o.name):  # as host programs have it
-                made[o.name][...] = 0
-        block_interpreter.run(
-            program, arrays, made, extents, params, chosen, descriptors=descriptors
-        )
-        found.append(made)
-    for n, by_pointers in found[0].items():
-        np.testing.assert_array_equal(found[1][n], by_pointers)
-    return {n: torch.as_tensor(a) for n, a in found[0].items()}
 
 
 def by_triton(
@@ -187,6 +158,5 @@ def _call(
 BACKENDS: dict[str, Run] = {
     "numpy": by_numpy,
     "torch": by_torch,
-    "blocks": by_blocks,
     "triton": by_triton,
 }

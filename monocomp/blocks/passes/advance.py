@@ -15,7 +15,7 @@ from dataclasses import replace
 from monocomp import blocks as B
 from monocomp.blocks.passes.unread import read
 from monocomp.blocks.values import show
-from monocomp.tile.operations import scheduled
+from monocomp.tile.operations import is_elementwise
 
 
 def advance(body: B.Body) -> B.Body:
@@ -82,9 +82,7 @@ def _is_elementwise(e: B.Expr, names: Set[str]) -> bool:
     """True if elements of a value are made from the same elements of those of these names."""
     if e.op == "name" or names.isdisjoint(e.read_names):
         return True
-    row = scheduled(e.op)
-    is_own = row is not None and row.is_elementwise
-    return is_own and all(_is_elementwise(a, names) for a in e.args)
+    return is_elementwise(e.op) and all(_is_elementwise(a, names) for a in e.args)
 
 
 def _needed(product: B.Statement, waiting: Sequence[B.Statement]) -> list[B.Statement]:

@@ -17,7 +17,7 @@ from functools import partial
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import helper
-from monocomp.tile.operations import scheduled
+from monocomp.tile.operations import is_elementwise
 
 
 def interleave(program: B.BlockProgram) -> B.BlockProgram:
@@ -104,6 +104,5 @@ def _has_columns_of(e: B.Expr, sums: str) -> bool:
     """True if a value is made from a sum, element by element, and from what has no columns."""
     if sums not in e.read_names:
         return e.layout[1:] in ((), (None,))
-    row = scheduled(e.op)
-    is_own = row is not None and row.is_elementwise
-    return e.op == "name" or (is_own and all(_has_columns_of(a, sums) for a in e.args))
+    is_own = e.op == "name" or is_elementwise(e.op)
+    return is_own and all(_has_columns_of(a, sums) for a in e.args)

@@ -21,7 +21,7 @@ from monocomp.blocks.operations import infix, joined, name, number
 from monocomp.blocks.passes.division import GROUP, GROUPS
 from monocomp.blocks.passes.pipeline import STAGES
 from monocomp.machine.gpus import HOPPER
-from monocomp.tile.operations import scheduled
+from monocomp.tile.operations import unit_of
 
 TURNS = name("TURNS", B.BOOL)  # do warpgroups take turns?
 # Elements that a row multiplies for each of its special functions. Turns gain where they are fewer.
@@ -123,6 +123,5 @@ def _columns(loop: B.For) -> Iterator[str]:
     """Yield the columns of each special function of a tile."""
     for s in B.walk(loop.body):
         for x in (x for e in B.roots(s) for x in B.subexpressions(e)):
-            row = scheduled(x.op)
-            if row is not None and row.unit == "special" and len(x.layout) == 2:
+            if unit_of(x.op) == "special" and len(x.layout) == 2:
                 yield str(x.layout[1])

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from monocomp import blocks as B
-from monocomp.backends import block_interpreter
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.triton import interface
 from monocomp.backends.triton.kernel_source import source_of
+from monocomp.host import arguments as A
 from tests.backends.gluon.machine import (
     POISON,
     Array,
@@ -319,7 +320,9 @@ def run(
     Raises:
         Fault: another order of events might give another result, or never end.
     """
-    items = block_interpreter.count_items(program, extents, lengths)
+    constants = {axis: A.const(length) for axis, length in lengths.items()}
+    call: Any = SimpleNamespace(sizes=extents, params=params)
+    items = A.product(interface.count(axis, constants) for axis in program.grid).of(call)
     machine = Machine(seed, min(items, instances))
     names = language(machine)
     for code in codes:
@@ -339,10 +342,15 @@ def run(
                 return Tensor(tensors[a.of], shape)
             case "groups" | "stages" | "counter" | "items":
                 return given[a.purpose]
-            case "option" if a.of == "INDEX":
-                return np.int64
-        call = tensors, extents, params, lengths, True, 1
-        return block_interpreter.argument(program, a, *call)
+            case "stride":
+                return tensors[a.of].strides[a.dim] // tensors[a.of].itemsize
+            case "order":
+                return 1
+            case "option":
+                return {"INDEX": np.int64, "STEP": 1, "FAST": False}.get(a.of)
+        number = interface.value_of(program, a, constants)
+        assert isinstance(number, A.Number)
+        return number.of(call)
 
     with np.errstate(all="ignore"):
         args = list(map(value, program.arguments))

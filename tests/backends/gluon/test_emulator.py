@@ -14,15 +14,12 @@ import pytest
 
 import monocomp as mc
 from monocomp import blocks as B
-from monocomp.backends import block_interpreter
 from monocomp.backends import numpy as backend
 from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.schedules.schedule import held_length
 from monocomp.blocks import BlockProgram
-from monocomp.blocks.choices.choose import PASSES
-from monocomp.blocks.verifier import verify
 from monocomp.errors import UnsupportedError
 from monocomp.tile import TileProgram
-from tests.backends.both_stages import in_float64, lengths
 from tests.backends.gluon import emulator, mutants
 from tests.backends.gluon.machine import Fault
 from tests.backends.gluon.test_dialect import GRADIENTS, SUPPORTED, in_gluon
@@ -30,8 +27,15 @@ from tests.backends.library_cases import CASES
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
 BLOCK = 8  # rows of a warpgroup, and keys
-AFTER = tuple(GLUON.every_pass[:n] for n in range(len(PASSES) + 1, len(GLUON.every_pass) + 1))
 UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
+
+
+def lengths(program: TileProgram, extents: Mapping[str, int]) -> dict[str, int]:
+    """Block lengths: those of tiles for what is held entirely."""
+    return {
+        a.name: held_length(program, a.name, extents[a.extent]) if a.role == "whole" else BLOCK
+        for a in program.axes.values()
+    }
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Call:
         """Run what is emitted of it."""
         rows = dict.fromkeys(self.program.axis_names("row"), BLOCK * run.groups)
         found = {n: np.full_like(x, np.nan) for n, x in self.outputs.items()}
-        chosen = lengths(self.program, self.extents, BLOCK) | rows
+        chosen = lengths(self.program, self.extents) | rows
         emulator.run(
             *(blocks, codes, self.inputs, found, self.extents, self.params, chosen),
             groups=run.groups,
@@ -86,18 +90,6 @@ class Call:
         )
         for n, array in found.items():
             np.testing.assert_allclose(array, self.outputs[n], 1e-6, 1e-6)
-
-    def check_passes(self, groups: int) -> None:
-        """Interpret its block program after each pass over blocks, and where sizes are known."""
-        chosen = lengths(self.program, self.extents, BLOCK)
-        each = [in_gluon(self.program, x) for x in (*AFTER, UNSKEWED)]
-        for blocks in (*each, in_gluon(self.program, sizes=self.extents)):
-            verify(blocks)
-            found = {n: np.full_like(x, np.nan) for n, x in self.outputs.items()}
-            call = self.inputs, found, self.extents, self.params, chosen
-            block_interpreter.run(blocks, *call, descriptors=True, groups=groups)
-            for n, array in found.items():
-                np.testing.assert_allclose(array, self.outputs[n], 1e-9, 1e-9, err_msg=str(blocks))
 
 
 @cache
@@ -119,7 +111,7 @@ def calls(name: str, run: Run, gradient: bool = False) -> Iterator[Call]:
     }
     binding = kernel.calls.bind({n: x.shape for n, x in inputs.items()}, given)
     extents, params = binding.extents, binding.params
-    arrays = {n: in_float64(x) for n, x in inputs.items()}
+    arrays = {n: x.astype(float) if x.dtype.kind == "f" else x for n, x in inputs.items()}
     for program in kernel.tile_programs({}):
         outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in program.outputs}
         tensors = {n: arrays[n] for n in program.inputs}
@@ -143,10 +135,12 @@ PROGRAMS = [*((n, False) for n in SUPPORTED), *((n, True) for n in GRADIENTS)]
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "gradient"), PROGRAMS)
-def test_meaning_after_each_pass(name: str, gradient: bool) -> None:
-    """Emulated programs and gradients give the results of the oracle."""
-    for call in calls(name, Run(37, 53, 2, 2, 1, None), gradient):
-        call.check_passes(groups=2)
+def test_known_sizes_and_blocks_in_order(name: str, gradient: bool) -> None:
+    """Kernels for the sizes of a call, and those that no block runs ahead in."""
+    run = Run(37, 53, 2, 2, 1, None)
+    for call in calls(name, run, gradient):
+        for passes, sizes in ((None, call.extents), (UNSKEWED, None)):
+            call.check(*compiled(in_gluon(call.program, passes, sizes)), run)
 
 
 @pytest.mark.one_in(3)

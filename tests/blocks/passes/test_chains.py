@@ -1,6 +1,5 @@
 """Passes over blocks: products that are cut off from those that are made from them, and constants:
-what is known of arguments is computed, and nothing is left that it leaves without a use. That the
-programs mean the same, `both_stages` tests."""
+what is known of arguments is computed, and nothing is left that it leaves without a use."""
 
 from __future__ import annotations
 
