@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test thorough ranges lint format fuzz mutants golden gpu bench clean
+.PHONY: help setup demo test thorough ranges lint format fuzz golden gpu bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -46,7 +46,6 @@ help:
 	@echo 'make gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench    measure, beside what torch offers'
 	@echo 'make fuzz     10000 random programs: kernels and gradients, and each step of each derivation'
-	@echo 'make mutants  every side condition of every rule dropped: which of them no test notices'
 	@echo 'make golden   rewrite the golden files of the tests; read the diff'
 	@echo 'make lint     ruff and mypy only;  make format   let ruff rewrite the files'
 	@echo 'make clean    remove caches and builds (the environment $(VENV) stays)'
@@ -111,10 +110,6 @@ fuzz: $(STAMP)
 	@MONOCOMP_FUZZ=$(FUZZ) MONOCOMP_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(JOBS) \
 	    --dist worksteal tests/terms/test_printer.py tests/tile/test_text.py \
 	    -k test_random_programs --timeout=0
-
-mutants: $(STAMP)
-	@echo 'mutants: rules without one of their side conditions that no test notices'
-	@$(BIN)/python -m tests.mutation
 
 golden: $(STAMP)
 	@$(BIN)/python -m pytest -q --update-golden

@@ -17,12 +17,10 @@ from monocomp.language.checker import check
 from monocomp.rewrites.exchange import disorder
 from monocomp.rewriting.changes import _UNORDERED, at, changes, operands
 from monocomp.rewriting.driver import Rewriter, Step
-from monocomp.rewriting.equations import Equation
 from monocomp.rewriting.rules import Choice, Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
-from tests.mutation import NAMES
 from tests.rewrites.rules import equations
 
 
@@ -206,13 +204,3 @@ def test_equations_come_and_go() -> None:
     )
     found = {c.name: (c.path, c.new_path) for c in changes(before, after)}
     assert found == {"P": ((), None), "O": ((), ()), "Q": (None, ())}
-
-
-# --- what looks for conditions that no test needs ----------------------------------------
-
-
-def test_every_rule_loses_its_conditions() -> None:
-    """Where it is a function; the needs of an equation are left out one by one elsewhere."""
-    functions = [rule.apply for rule in RULES.values() if not isinstance(rule, Equation)]
-    homes = {apply.__module__.rpartition(".")[2] for apply in functions}
-    assert homes <= {*NAMES}
