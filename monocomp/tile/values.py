@@ -141,6 +141,7 @@ def apply(op: str, *args: Expr, attr: Any = None, along: Iterable[str] = ()) -> 
     if row is None or kind is None:
         raise InternalError(f"there is no {op} of {', '.join(a.kind for a in args)}")
     axes = frozenset(along).union(*[a.axes for a in args])
-    if row.reduces:
-        axes -= {row.parts(attr)[-1]}
-    return Expr(op, args, attr, axes, kind)
+    reduced = row.reduced(attr)
+    if reduced is not None and reduced not in axes:
+        raise InternalError(f"{op} along {reduced}, which no operand has")
+    return Expr(op, args, attr, axes - {reduced}, kind)

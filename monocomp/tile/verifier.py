@@ -1,9 +1,9 @@
 """Check what must hold of a tile program, whatever pass has made it.
 
 Names are given once and before they are used; those of a loop's body are seen in that body, its
-states also after the loop. Every operation is one of the table, with as many operands as it takes,
-and has the attribute, kind and axes that its row says. A stream or serial axis has coordinates in
-its loop only. What is loaded has a name, states are assigned once, outputs stored.
+states also after the loop. A stream or serial axis has coordinates in its loop only. What is loaded
+has a name, states are assigned once, outputs stored. That operations fit their operands `apply`
+sees to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from monocomp import tile as P
 from monocomp.declarations.dtypes import kind_of
 from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError, faults_of, require
-from monocomp.tile.operations import OPERATIONS, Sort, Words, result_kind
 from monocomp.tile.printer import show
 
 # dtypes in which many values are added up
@@ -142,7 +141,6 @@ class _Verifier:
         require(not s.prefixes or len(s.prefixes) == len(s.names), "some prefixes are missing")
         require([e.kind for e in s.elements] == kinds, f"elements of {s.names[0]} are no states")
         require(s.axis in self.axes, f"a fold along {s.axis}")
-        self._reducible(s.axis, "fold")
         if isinstance(s.monoid, P.Selection):
             rank = self.axes.get(s.monoid.axis)
             require(rank and rank.role == "whole", f"a list along {s.monoid.axis}")
@@ -201,92 +199,18 @@ class _Verifier:
 
     def _expression(self, root: P.Expr, is_named: bool = False) -> None:
         for e in P.subexpressions(root):
-            require(e.op != "load" or (is_named and e is root), f"{show(e)} has no name")
-            self._operation(e)
-
-    def _operation(self, e: P.Expr) -> None:
-        row = OPERATIONS.get(e.op)
-        if row is None:
-            raise InternalError(f"there is no operation {e.op}")
-        count = len(e.args)
-        require(row.takes(count), f"{e.op} of {count} operands: {show(e)}")
-        parts = row.parts(e.attr)
-        require(len(parts) == len(row.attr), f"{e.op} has an attribute {e.attr}")
-        for part, sort in zip(parts, row.attr, strict=True):
-            require(self._is_one(part, sort), f"{e.op} has an attribute {part}")
-        require(not e.guarded or e.op == "load", f"{e.op} is guarded")
-        require(not e.inside or e.op == "load", f"{e.op} is inside of no tensor")
-        kind, axes = self._kind(e), self._axes_of(e)
-        require(e.kind == kind, f"{show(e)} is {kind or 'ill-typed'}, and not {e.kind}")
-        require(e.axes == axes, f"{show(e)} has axes {sorted(axes)}, and not {sorted(e.axes)}")
-
-    def _is_one(self, part: object, sort: Sort | Words) -> bool:
-        """True if a part of an attribute is what it should be."""
-        match sort:
-            case "value":
-                return isinstance(part, bool | int | float)
-            case "param":
-                return part in self.program.params
-            case "extent":
-                return isinstance(part, str)
-            case "axis":
-                return part in self.axes
-            case "tensor":
-                return part in self.program.inputs
-            case "local":
-                return part in self.known
-        return part in sort
-
-    def _kind(self, e: P.Expr) -> Kind | None:
-        match e.op:
-            case "local":
-                return self.known[e.attr].kind
-            case "param":
-                return self.program.params[e.attr]
-            case "load":
-                return self._kind_of_load(e)
-        return result_kind(OPERATIONS[e.op], e.attr, tuple(a.kind for a in e.args))
-
-    def _kind_of_load(self, e: P.Expr) -> Kind | None:
-        tensor = self.program.inputs[e.attr]
-        is_guard = not e.guarded or (bool(e.args) and e.args[-1].kind == "bool")
-        fits = len(e.positions) == len(tensor.dims) and all(a.kind == "int" for a in e.positions)
-        is_inside = e.inside <= {*range(len(tensor.dims))}
-        return tensor.kind if fits and is_guard and is_inside else None
-
-    def _axes_of(self, e: P.Expr) -> frozenset[str]:
-        axes = frozenset().union(*(a.axes for a in e.args))
-        match e.op:
-            case "local":
-                return self.known[e.attr].axes
-            case "coordinate":
-                return self._coordinate(e.attr)
-            case "masked":
-                return axes | self._domain(e.attr[0])
-            case "contract":
-                axes = e.args[0].axes | e.args[1].axes
-                require(e.args[2:] == () or e.args[2].axes <= axes, f"a larger start: {show(e)}")
-        reduced = P.over(e)
-        if reduced is not None:
-            self._reducible(reduced, e.op)
-            require(reduced in axes, f"{show(e)} has nothing along {reduced}")
-            axes -= {reduced}
-        return axes
-
-    def _coordinate(self, name: str) -> frozenset[str]:
-        axis = self.axes[name]
-        is_open = axis.role not in ("stream", "serial") or axis in (x.axis for x in self.loops)
-        require(is_open, f"{name} outside of its loop")
-        return axis.tile
-
-    def _domain(self, name: str) -> frozenset[str]:
-        """Return the axes along which it varies whether something is in a domain."""
-        domains = (x.domain for x in self.loops if x.axis.name == name)
-        return next(domains, self._coordinate(name))
-
-    def _reducible(self, name: str, what: str) -> None:
-        is_tile = self._coordinate(name) or what == "fold"
-        require(is_tile, f"{what} along {name}, of which there is one element at a time")
+            match e.op:
+                case "load":
+                    require(is_named and e is root, f"{show(e)} has no name")
+                case "local":
+                    known = self.known.get(e.attr)
+                    fits = known is not None and (known.axes, known.kind) == (e.axes, e.kind)
+                    require(fits, f"{e.attr} is {e.kind} along {sorted(e.axes)}, and not {known}")
+                case "coordinate":
+                    axis = self.axes[e.attr]
+                    is_walked = axis.role in ("stream", "serial")
+                    is_open = not is_walked or axis in (x.axis for x in self.loops)
+                    require(is_open, f"{e.attr} outside of its loop")
 
 
 def verify_all(programs: Iterable[P.TileProgram]) -> None:

@@ -7,20 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from monocomp.declarations.vocabulary import Kind
 from monocomp.errors import InternalError
 from monocomp.tile import (
     Axis,
-    Expr,
-    Let,
     Loop,
     Statement,
     TileProgram,
-    apply,
     local,
-    number,
-    roots,
-    walk,
     with_roots,
 )
 from monocomp.tile.parser import parse
@@ -82,16 +75,14 @@ FAULTS: list[tuple[str, str, str]] = [
         "kernel sums(X: float[i, k] as int8",
         "X is float, and not int8",
     ),
-    ("= X[i, k]", "= X[i, c]", "X[i, c] is ill-typed"),
-    ("= X[i, k]", "= X[i, k] if k", "X[i, k] if k is ill-typed"),
     ("keep flag_tile", "keep k", "a mask is int"),
     ("keep flag_tile", "keep flag_tile\nkeep flag_tile", "has several masks"),
     ("n_tile[i] = n[i]", "keep true\nn_tile[i] = n[i]", "a mask outside of a loop"),
     ("min(|k|, n_tile)", "min(|k|, c)", "a bound is float"),
     ("min(|k|, n_tile)", "min(|k|, k)", "k outside of its loop"),
     ("store O[i] = acc", "store O[k] = acc", "k outside of its loop"),
-    ("store O[i] = acc", "store O[i] = acc + sum[k](acc)", "k outside of its loop"),
-    ("sum[i](inside[i, 0.0](x))", "sum[r](x)", "has nothing along r"),
+    ("store O[i] = acc", "store O[i] = acc + sum[k](acc)", "reduce along k, which no operand has"),
+    ("sum[i](inside[i, 0.0](x))", "sum[r](x)", "reduce along r, which no operand has"),
     ("state acc[i] = 0.0", "state acc[i] = 0", "int, float"),
     ("state acc[i] = 0.0", "state acc = float(n_tile)", "acc starts as a larger tile"),
     ("acc + sum[k](x)", "acc + x", "acc becomes what it cannot hold"),
@@ -141,34 +132,10 @@ def check_refused(program: str | TileProgram, message: str) -> None:
     assert message in str(caught.value)
 
 
-X = local("x", frozenset("ik"), "float")
-# Expressions that no text stands for, in the place of the last store's value.
-EXPRESSIONS: list[tuple[Expr, str]] = [
-    (replace(apply("add", X, X), attr=3), "add has an attribute 3"),
-    (Expr("contract", (X, X), None, X.axes, "float"), "contract has an attribute None"),
-    (Expr("compare", (X, X), ">", X.axes, "bool"), "compare has an attribute >"),
-    (replace(apply("add", X, X), guarded=True), "add is guarded"),
-    (replace(apply("add", X, X), inside=frozenset({0})), "add is inside of no tensor"),
-    (Expr("add", (X, number(1, "int")), None, X.axes, "float"), "x + 1 is ill-typed"),
-    (replace(X, attr="unknown"), "local has an attribute unknown"),
-    (Expr("param", (), "d", frozenset(), "float"), "param has an attribute d"),
-    (Expr("load", (), "Z", frozenset(), "float"), "load has an attribute Z"),
-    (Expr("coordinate", (), "z", frozenset("z"), "int"), "coordinate has an attribute z"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "message"), EXPRESSIONS)
-def test_a_wrong_expression_is_found(wrong: Expr, message: str) -> None:
-    program = parse(SUMS)
-    (loop,) = (s for s in walk(program.body) if isinstance(s, Loop))
-    loop.body.insert(-1, Let("wrong", wrong))
-    check_refused(program, message)
-
-
 def test_what_a_loop_names_is_not_seen_after_it() -> None:
     program = parse(SUMS)
     program.body[-1] = with_roots(program.body[-1], lambda e: local("y", frozenset("k"), "float"))
-    check_refused(program, "local has an attribute y")
+    check_refused(program, "y is float along ['k'], and not None")
 
 
 AXES: list[tuple[Callable[[TileProgram], TileProgram], str]] = [
@@ -202,44 +169,19 @@ def test_kernels_read_what_is_stored() -> None:
         verify_all([second, first])
 
 
-# --- every small change of good programs ------------------------------------------------------
-
-
-def changed_expressions(e: Expr) -> Iterator[Expr]:
-    """An expression with one fault anywhere in it."""
-    other: dict[Kind, Kind] = {"float": "int", "int": "bool", "bool": "float"}
-    yield replace(e, kind=other[e.kind])
-    yield replace(e, axes=e.axes ^ {"i"})
-    yield replace(e, op="cbrt")
-    if e.args and e.op != "contract":
-        yield replace(e, args=e.args[:-1])
-    for n, a in enumerate(e.args):
-        for changed in changed_expressions(a):
-            yield replace(e, args=(*e.args[:n], changed, *e.args[n + 1 :]))
-
-
-def changed_statements(s: Statement) -> Iterator[Statement]:
-    """A statement with one fault in one of its expressions, or in its body."""
-    for root in roots(s):
-        for wrong in changed_expressions(root):
-            yield with_roots(s, lambda e, old=root, new=wrong: new if e is old else e)
-    if isinstance(s, Loop):
-        yield from (replace(s, body=body) for body in changed_bodies(s.body))
-
-
-def changed_bodies(body: list[Statement]) -> Iterator[list[Statement]]:
-    """A body without a statement, or with a wrong one."""
+def without_one(body: list[Statement]) -> Iterator[list[Statement]]:
+    """A body without one of its statements, or of those in its loops."""
     for n, s in enumerate(body):
         yield [*body[:n], *body[n + 1 :]]
-        for wrong in changed_statements(s):
-            yield [*body[:n], wrong, *body[n + 1 :]]
+        for inner in without_one(s.body) if isinstance(s, Loop) else ():
+            yield [*body[:n], replace(s, body=inner), *body[n + 1 :]]
 
 
 @pytest.mark.parametrize("name", ["attention", "sliding_window", "affine maps", "lengths"])
-def test_every_small_change_is_found(name: str) -> None:
+def test_every_statement_is_needed(name: str) -> None:
     for p in kernels(TEXTS[name]):
-        wrong = list(changed_bodies(p.body))
-        assert len(wrong) > 50
+        wrong = list(without_one(p.body))
+        assert len(wrong) > 5
         for body in wrong:
             with pytest.raises(InternalError):
                 verify(replace(p, body=body))
