@@ -116,10 +116,10 @@ def sdpa(case: Case) -> Callable[[Mapping[str, torch.Tensor]], Any] | None:
 
 def gpt() -> dict[str, Callable[[], Any]]:
     """A step of training, with attention that is derived and in eager torch: two layers of the
-    model of `monocomp.examples.training`, with learned slopes."""
+    model of `benchmarks.training`, with learned slopes."""
     import torch
 
-    from monocomp.examples.training import VARIANTS, Model, derived
+    from benchmarks.training import VARIANTS, Model, derived
 
     variant = VARIANTS["learned slopes"]
     tokens = torch.randint(256, (4, 129), generator=torch.Generator().manual_seed(0))

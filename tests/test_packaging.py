@@ -312,7 +312,7 @@ ROOMS = (
     *("library", "machine", "display", "declarations", "language", "reference", "terms", "extents"),
     *("proving", "translation", "rewriting", "rewrites", "checking"),
     *("tile", "lowering", "costs", "derivation", "planning", "gradients", "blocks", "host"),
-    *("backends", "calls", "explorer", "server", "command_line", "examples"),
+    *("backends", "calls", "explorer", "server", "command_line"),
 )
 
 

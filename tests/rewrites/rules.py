@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.checking.steps import Case
-from monocomp.derivation.rule_sets import CHOICES, derive
+from monocomp.derivation.rule_sets import CHOICES
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
@@ -142,12 +141,3 @@ def rule_tests(
         check_variant(by_name[name], start + before, start + after, rtol)
 
     return test_example, test_near_miss, test_variant
-
-
-def check_result(text: str) -> None:
-    """A derived program equals the one that it is derived from."""
-    program = translate(check(text))
-    derived = derive(program).program.text()
-    for case in Case.of(program, {}, {}, 1).everywhere():
-        inputs = case.inputs("float64")
-        assert case.error(case.outputs(inputs, derived), case.outputs(inputs)) < 1e-9

@@ -1,6 +1,6 @@
 """Train a small language model with a derived attention, beside the same in eager torch.
 
-    python -m monocomp.examples.training --steps 200 --plot losses.svg
+    python -m benchmarks.training --steps 200 --plot losses.svg
 
 The model is a transformer over bytes, and learns from the documentation of Python's syntax, which
 comes with Python (`pydoc_data.topics`). Each variant of attention is one program; its gradients are

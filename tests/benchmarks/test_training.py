@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from monocomp.examples import training
+from benchmarks import training
 
 
 @pytest.mark.one_in(3)

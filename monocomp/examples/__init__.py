@@ -1,1 +1,0 @@
-"""Programs that use monocomp, to read and to run."""
