@@ -133,24 +133,17 @@ def contenders(
 ) -> Iterator[Contender]:
     """Yield a kernel, the program without its derivation, eager torch, and SDPA where that takes
     inputs of this form."""
-    yield derived(kernel, tensors, params)
+    yield Contender("monocomp", "the derived kernel", _call(kernel, tensors, params))
     written = compile(kernel.derivation.first(0), backend=kernel.backend)
     yield Contender("as written", "kernels without the derivation", _call(written, tensors, params))
-    yield whole(kernel.equations, tensors, params)
+    yield _whole(kernel.equations, tensors, params)
     floats = [t for t in tensors.values() if t.is_floating_point() and t.ndim >= 3]
     if len(floats) == len(tensors) == 3 and not params:
-        yield sdpa("SDPA", "torch's own kernel", *floats)
-        yield sdpa("SDPA, causal", "torch's own kernel, causal", *floats, is_causal=True)
+        yield _sdpa("SDPA", "torch's own kernel", *floats)
+        yield _sdpa("SDPA, causal", "torch's own kernel, causal", *floats, is_causal=True)
 
 
-def derived(
-    kernel: Kernel, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
-) -> Contender:
-    """Return a kernel."""
-    return Contender("monocomp", "the derived kernel", _call(kernel, tensors, params))
-
-
-def sdpa(
+def _sdpa(
     name: str, about: str, Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, **how: Any
 ) -> Contender:
     """Return torch's own attention of queries, keys and values."""
@@ -158,7 +151,7 @@ def sdpa(
     return Contender(name, about, lambda: (attend(Q, K, V, **how),))
 
 
-def whole(
+def _whole(
     equations: Equations, tensors: Mapping[str, torch.Tensor], params: Mapping[str, Any]
 ) -> Contender:
     """Return eager torch, which computes one whole tensor after the other."""

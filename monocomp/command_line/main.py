@@ -236,6 +236,15 @@ class _Verb(NamedTuple):
     takes_program: bool = True
 
 
+def _demo(given: argparse.Namespace) -> int:
+    """`monocomp demo`: what other verbs say of one program, each as it is typed."""
+    for command in DEMO:
+        streams.say_text(f"$ monocomp {command}\n")
+        _run(shlex.split(command))
+        streams.say_text("\n")
+    return 0
+
+
 LOOK, MAKE, TRUST = "look", "make and run", "trust"
 SIZES = "--extent b=2 h=8 q=1024 k=1024 d=64 e=64"
 FIRST_STEPS = (
@@ -243,11 +252,17 @@ FIRST_STEPS = (
     "explain 'O[i] = softmax[k](S[i,k]) * V[k]'",
     f"bench sliding_window {SIZES} --param window=128",
 )
+DEMO = (
+    "show sliding_window",
+    "explain sliding_window",
+    f"emit sliding_window --minimal {SIZES}",
+    "bench sliding_window --extent b=1 h=2 q=1024 k=1024 d=64 e=64 --param window=128 --rounds 3",
+)
 VERBS = {
     "demo": _Verb(
         LOOK,
         "a program, its derivation, its kernel, and a run on this machine",
-        (Form(verbs.demo),),
+        (Form(_demo),),
         ("demo",),
         takes_program=False,
     ),

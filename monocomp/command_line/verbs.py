@@ -143,13 +143,6 @@ def doctor(options: Namespace) -> int:
     return OK if (report_json if options.json else report)(examine()) else FAILED
 
 
-def demo(options: Namespace) -> int:
-    """`monocomp demo`: a program, its derivation, its kernel, and a run."""
-    from monocomp.command_line.demo import main
-
-    return main()
-
-
 def serve(options: Namespace) -> int:
     """`monocomp serve`: until Ctrl-C."""
     from monocomp.server import PORT, Server
