@@ -256,7 +256,7 @@ DEMO = (
     "show sliding_window",
     "explain sliding_window",
     f"emit sliding_window --minimal {SIZES}",
-    "bench sliding_window --extent b=1 h=2 q=1024 k=1024 d=64 e=64 --param window=128 --rounds 3",
+    "bench sliding_window --extent b=1 h=1 q=2048 k=2048 d=64 e=64 --param window=128 --rounds 3",
 )
 VERBS = {
     "demo": _Verb(

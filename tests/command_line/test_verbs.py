@@ -175,7 +175,7 @@ def test_doctor_says_what_is_wrong(call, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_demo(call, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands, each with what it prints."""
     *shown, bench = cli.DEMO
-    sizes = bench.replace("1024", "40").replace("d=64 e=64", "d=8 e=8")
+    sizes = bench.replace("2048", "40").replace("d=64 e=64", "d=8 e=8")
     monkeypatch.setattr(cli, "DEMO", (*shown, sizes))
     status, out, _ = call("demo")
     assert status == 0
