@@ -131,7 +131,6 @@ def estimate_of(
     inputs: tuple[str, ...],
     outputs: frozenset[str],
     added: frozenset[str],
-    fitted: bool = False,
 ) -> Estimate:
     """Estimate the work of one kernel.
 
@@ -142,7 +141,6 @@ def estimate_of(
         inputs: the names of the program's inputs, in order.
         outputs: the names of what a call returns, or of what has no more bytes than inputs.
         added: the names of equations whose results are added up.
-        fitted: shorten blocks of rows where columns are wide, to what a program instance can hold.
     """
     fits = partial(fits_whole, sizes=sizes)
     lengths = {"grid": 1, "row": ROW_BLOCK}  # other axes are not cut between programs
@@ -162,8 +160,9 @@ def estimate_of(
         return counter, counter.cost()
 
     counter, cost = counted()
-    if fitted:
-        lengths["row"] = counter.columns.rows_that_fit(cost.state)
+    rows = counter.columns.rows_that_fit(cost.state)
+    if rows < lengths["row"]:
+        lengths["row"] = rows
         counter, cost = counted()
     indices = dict.fromkeys(i for e in group for i in e.indices)
     grid = frozenset(i for i in indices if roles[i.name].role == "grid")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 
 from monocomp import terms as T
@@ -50,7 +49,6 @@ class _Kernel:
         added: what it computes of which slices are added up.
         splits: its extents that count the splits of a stream.
         sizes: a number for each of its extents.
-        fitted: more is told of wide columns, see `costs.fitting`.
     """
 
     equations: tuple[Equation, ...]
@@ -59,7 +57,6 @@ class _Kernel:
     added: frozenset[str]
     splits: frozenset[str]
     sizes: tuple[tuple[str, int], ...]
-    fitted: bool = False
 
     @classmethod
     def of(
@@ -68,7 +65,6 @@ class _Kernel:
         group: Iterable[Equation],
         narrow: frozenset[str],
         sizes: Mapping[str, int],
-        fitted: bool = False,
     ) -> _Kernel:
         """Describe the kernel that computes some equations of a program."""
         equations = tuple(group)
@@ -85,7 +81,6 @@ class _Kernel:
             added=frozenset() if program.slices is None else program.slices.added & names,
             splits=frozenset(program.splits) & extents,
             sizes=tuple((e, sizes[e]) for e in sorted(extents)),
-            fitted=fitted,
         )
 
 
@@ -102,12 +97,11 @@ def _mentioned(t: Term) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(extents), frozenset(names)
 
 
-def estimate(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> list[Estimate]:
-    """Return the work of each kernel; `sizes` has a number for every extent. `fitted` tells more
-    of wide columns, see `costs.fitting`."""
+def estimate(program: Equations, sizes: Mapping[str, int]) -> list[Estimate]:
+    """Return the work of each kernel; `sizes` has a number for every extent."""
     narrow = stored_operands(program) | {o.name for o in program.declared.outputs}
     groups = kernel_groups(program, sizes)
-    return [_estimate_chosen(_Kernel.of(program, g, narrow, sizes, fitted)) for g in groups]
+    return [_estimate_chosen(_Kernel.of(program, g, narrow, sizes)) for g in groups]
 
 
 @lru_cache(maxsize=4096)
@@ -115,16 +109,14 @@ def _estimate_chosen(kernel: _Kernel) -> Estimate:
     """Estimate a kernel with the roles that cost chooses."""
     sizes = dict(kernel.sizes)
     roles, counted = _chosen(kernel, partial(fits_whole, sizes=sizes), sizes)
-    if counted is None or kernel.fitted:
-        counted = _estimate(kernel, roles, sizes)
-    return counted
+    return counted or _estimate(kernel, roles, sizes)
 
 
-def time_of(program: Equations, sizes: Mapping[str, int], fitted: bool = False) -> float:
+def time_of(program: Equations, sizes: Mapping[str, int]) -> float:
     """Estimate the time of a program's kernels, of which those for slices run once for each.
     Results that fill fewer tiles than there are processors leave some without work."""
     known = planned_sizes(program, sizes)
-    kernels, slices = estimate(program, known, fitted), program.slices
+    kernels, slices = estimate(program, known), program.slices
     if slices is None:
         return sum(k.cost.time for k in kernels)
     count = math.ceil(known[slices.whole] / slices.length)
@@ -163,9 +155,7 @@ def saving_of_splits(
 
 def _estimate(kernel: _Kernel, roles: Roles, sizes: Mapping[str, int]) -> Estimate:
     axes = {name: choice.axis for name, choice in roles.items()}
-    return estimate_of(
-        kernel.equations, axes, sizes, kernel.inputs, kernel.narrow, kernel.added, kernel.fitted
-    )
+    return estimate_of(kernel.equations, axes, sizes, kernel.inputs, kernel.narrow, kernel.added)
 
 
 def roles_by_cost(
@@ -194,15 +184,14 @@ def _chosen(
     best = _held(kernel, fits, sizes, frozenset())
     counted: Estimate | None = None
     everywhere = {i.name for i in set.intersection(*(set(e.indices) for e in group))}
-    unfitted = replace(kernel, fitted=False)
     for lesser in _lesser(group, best):
         roles = _held(kernel, fits, sizes, lesser)
         more = _grid(roles) - _grid(best)
         # An output that lacks an index is stored once: not by each instance along it.
         is_more = bool(more) and _grid(roles) > _grid(best) and more <= everywhere
         if is_more:
-            counted = counted or _estimate(unfitted, best, sizes)
-            tried = _estimate(unfitted, roles, sizes)
+            counted = counted or _estimate(kernel, best, sizes)
+            tried = _estimate(kernel, roles, sizes)
             if WORTHWHILE * tried.cost.work <= counted.cost.work:
                 best, counted = roles, tried
     return best, counted

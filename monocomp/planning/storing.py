@@ -24,7 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.closing import close
@@ -180,7 +180,7 @@ def _in_slices(
     at a time, if that is worth it; or operands, of which there need not be too many. What these
     leave are plain products, and what they replace may have columns that are too wide."""
     limit = _largest_tensor(program, sizes)
-    written_at = cache(partial(time_of, program, sizes))
+    whole = time_of(program, sizes)
     before = _read_by_all(program)
     if before:
         program = before[-1].program
@@ -216,12 +216,11 @@ def _in_slices(
         for steps in tried:
             slices = steps[-1].program.slices
             share = 1.0 if slices is None else slices.length / sizes[slices.whole]
-            time = time_of(steps[-1].program, sizes, are_operands)
-            saving = Saving(written_at(are_operands), time)
+            saving = Saving(whole, time_of(steps[-1].program, sizes))
             steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
-            options.append((time / saving.before, int(taken * share), steps))
+            options.append((saving.after, int(taken * share), steps))
     least = min((left for left, _, _ in options), default=math.inf)
-    if least >= WORTHWHILE:
+    if least >= WORTHWHILE * whole:
         return []
     # Memory is worth a little time.
     return min((f for f in options if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
