@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from monocomp import terms as T
+from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
 from monocomp.costs.counting import Estimate, elements, estimate_of
 from monocomp.costs.operands import stored_operands
 from monocomp.costs.roles import (
@@ -29,9 +30,10 @@ from monocomp.extents.nominal import COLUMNS, ROW_BLOCK, planned_sizes
 from monocomp.machine.gpus import HOPPER
 from monocomp.rewriting.driver import Saving
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equation, Equations, stored_in
 
 WORTHWHILE = 0.75  # what is left of the work, as estimated; more is no reason for another kernel
+SORT_TIME = 8 * LAUNCH_TIME  # of a list: torch sorts byte by byte of 64-bit keys
 
 Roles = Mapping[str, RoleChoice]
 
@@ -113,20 +115,38 @@ def _estimate_chosen(kernel: _Kernel) -> Estimate:
 
 
 def time_of(program: Equations, sizes: Mapping[str, int]) -> float:
-    """Estimate the time of a program's kernels, of which those for slices run once for each.
-    Results that fill fewer tiles than there are processors leave some without work."""
+    """Estimate the time of a program; `sizes` has a number for every extent that no step has
+    added."""
     known = planned_sizes(program, sizes)
-    kernels, slices = estimate(program, known), program.slices
-    if slices is None:
-        return sum(k.cost.time for k in kernels)
-    count = math.ceil(known[slices.whole] / slices.length)
-    total = 0.0
-    for k in kernels:
-        is_inside = k.equations[0].name in slices.computed
-        instances = elements(k.grid, known)  # at least
-        tiles = max(instances, *(_tiles(e, known) for e in k.equations))
-        total += k.cost.time * (count * max(1.0, HOPPER.processors / tiles) if is_inside else 1)
-    return total
+    return time_of_kernels(program, estimate(program, known), known)
+
+
+def time_of_kernels(
+    program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]
+) -> float:
+    """Estimate the time of a program's kernels and of the lists that it sorts."""
+    times = (_time(program, k, sizes) for k in kernels)
+    return math.fsum((*times, len(program.sorted) * SORT_TIME))  # in whichever order
+
+
+def _time(program: Equations, kernel: Estimate, sizes: Mapping[str, int]) -> float:
+    """Estimate the time of one kernel. Those for slices run once for each, and results that fill
+    fewer tiles than there are processors leave some without work. Loops over segments of a list are
+    one over the list for all rows together; what they store is as much."""
+    slices = program.slices
+    if slices is not None and kernel.equations[0].name in slices.computed:
+        count = math.ceil(sizes[slices.whole] / slices.length)
+        instances = elements(kernel.grid, sizes)  # at least
+        tiles = max(instances, *(_tiles(e, sizes) for e in kernel.equations))
+        return kernel.cost.time * count * max(1.0, HOPPER.processors / tiles)
+    read = {s.name for e in kernel.equations for s in stored_in(e.body)}
+    for s in program.sorted:
+        if {s.first, s.last} <= read:
+            rows = elements(program.by_name[s.first].indices[-1:], sizes)
+            results = sum(elements(e.indices, sizes) for e in kernel.equations)
+            loops = kernel.cost.work * (1 - 1 / rows)
+            return kernel.cost.time - loops + results * STORED_BYTES * BYTE_TIME
+    return kernel.cost.time
 
 
 def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:

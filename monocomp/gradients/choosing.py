@@ -18,7 +18,7 @@ from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.costs.cost import BYTE_TIME, STORED_BYTES
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import WORTHWHILE, estimate, time_of
+from monocomp.costs.holding import WORTHWHILE, estimate
 from monocomp.declarations.records import Output
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.derivation import rule_sets
@@ -29,10 +29,9 @@ from monocomp.gradients.gradient import GradientPrograms
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
 from monocomp.gradients.stored_values import definitions_of, without_outputs
 from monocomp.gradients.trace import Choice
-from monocomp.planning.storing import WORTH_STORING, cut
-from monocomp.planning.trials import Budget
-from monocomp.rewrites.equalities import equalities
-from monocomp.rewriting.driver import OF_LOGITS, Rewriter
+from monocomp.planning.arranging import arrange
+from monocomp.planning.search import TOLERABLE, Budget
+from monocomp.rewriting.driver import OF_LOGITS
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
@@ -200,7 +199,7 @@ def weighed(
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
         more, less = _cost(best, sizes), _cost(without, sizes)
         is_small = _is_small(elements(indices, known), tensors)
-        is_worth_it = more < less * (WORTH_STORING if is_small else _WORTH_MEMORY)
+        is_worth_it = more < less * (1 / TOLERABLE if is_small else _WORTH_MEMORY)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
         for name in names:
@@ -247,9 +246,7 @@ def _terms(program: Equations) -> Iterable[T.Term]:
 
 
 def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
-    derived = Rewriter(rule_sets.derive(program.at(sizes)).program)
-    derived.exhaust(equalities)
-    return time_of(cut(derived.program, sizes, Budget())[0], sizes)
+    return arrange(rule_sets.derive(program.at(sizes)).program, sizes, Budget()).time
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:

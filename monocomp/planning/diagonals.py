@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from monocomp import terms as T
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import WORTHWHILE, saving_of
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.domain import split
@@ -31,7 +31,7 @@ from monocomp.extents.nominal import LOOP_BLOCK, ROW_BLOCK, planned_sizes
 from monocomp.planning.differences import sorted_sums, sum_by_difference
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
-from monocomp.planning.trials import keep_cheaper
+from monocomp.planning.search import Draft
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -41,34 +41,22 @@ ROWS, KEYS = ROW_BLOCK, (ROW_BLOCK, LOOP_BLOCK)  # as many keys as leave little 
 MOST = 4  # times what is stored: no more than all inputs and outputs together
 
 
-def along_diagonals(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
-    """Take sums along diagonals in blocks, where that is worth it.
-
-    Args:
-        program: equations before anything is stored.
-        sizes: a number for every extent.
-
-    Returns:
-        The program with equations for sums along diagonals of blocks, and the steps to it.
-    """
-    limit = sum(tensor_sizes(program, sizes)) // MOST
-
-    def tried(program: Equations, name: str) -> list[Step]:
-        e, start, steps = program.by_name[name], program, []
+def along_diagonals(draft: Draft) -> Iterator[list[Step]]:
+    """Yield the steps that take sums along diagonals in blocks."""
+    limit = sum(tensor_sizes(draft.program, draft.sizes)) // MOST
+    for e in draft.program.computed:
+        summed, program, steps = e, draft.program, []
         by_difference = next(sorted_sums(e), None)
         if by_difference is not None:
-            step, e = sum_by_difference(program, e, by_difference)
-            start, steps = step.program, [step]
-        diagonal = next(_diagonals(e), None)
-        if diagonal is None:
-            return []
-        for keys in KEYS:
-            step, stored = sum_along_diagonals(start, e, diagonal, keys)
-            if elements(stored.indices, planned_sizes(step.program, sizes)) <= limit:
-                return [*steps, replace(step, cost=saving_of(program, step.program, sizes))]
-        return []
-
-    return keep_cheaper(program, [e.name for e in program.computed], tried, WORTHWHILE)
+            step, summed = sum_by_difference(program, e, by_difference)
+            program, steps = step.program, [step]
+        for diagonal in islice(_diagonals(summed), 1):
+            for keys in KEYS:
+                step, stored = sum_along_diagonals(program, summed, diagonal, keys)
+                known = planned_sizes(step.program, draft.sizes)
+                if elements(stored.indices, known) <= limit:
+                    yield [*steps, step]
+                    break
 
 
 @record()

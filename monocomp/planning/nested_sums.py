@@ -26,10 +26,11 @@ from functools import partial
 from itertools import permutations
 
 from monocomp import terms as T
-from monocomp.costs.counting import Estimate, elements
+from monocomp.costs.counting import elements
 from monocomp.costs.roles import fits_whole, outer_folds, rows_of
 from monocomp.declarations.record import record
 from monocomp.planning.naming import NewNames
+from monocomp.planning.search import Draft
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.single_folds import is_fold, reads_computed
@@ -74,22 +75,15 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
 
 
 @stated
-def store_partial_sum(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int], limit: int
-) -> Iterator[list[Step]]:
+def store_partial_sum(draft: Draft) -> Iterator[list[Step]]:
     """Yield the steps that store what one of several sums comes to, for the others, in normal form:
     all of those for which a kernel has the rows, and a loop.
 
     Law:     sums may be taken in any order, and a value stored and read again
     Claims:  interchange, distributivity, units
     Needs:   what an inner sum is multiplied with is finite if what it reads is
-
-    Args:
-        program: equations in kernels.
-        kernels: what these do.
-        sizes: a number for every extent.
-        limit: how many elements a stored value may have.
     """
+    program, limit = draft.program, draft.largest
     for reader in program.computed:
         for t in outer_folds([reader]):
             own = [i for i in reader.indices if i.name in t.free]
@@ -97,8 +91,8 @@ def store_partial_sum(
                 for inner in nest.inner_sums():
                     rows = [i for i in nest.indices if i is not inner]
                     value = nest.over(inner)
-                    names = _names_beside(kernels, normalise(value), own, rows, sizes)
-                    if names is not None and elements(names, sizes) <= limit:
+                    names = _names_beside(draft, normalise(value), own, rows)
+                    if names is not None and elements(names, draft.sizes) <= limit:
                         stored = _equation(program, value, names)
                         total = nest.total(rows, T.stored(stored, names), inner)
                         step = _step(program, reader, t, total, "store_partial_sum", stored)
@@ -229,15 +223,11 @@ def _equation(program: Equations, value: Term, names: Mapping[Term, Term]) -> Eq
 
 
 def _names_beside(
-    kernels: Sequence[Estimate],
-    value: Term,
-    own: Sequence[Term],
-    rows: Sequence[Term],
-    sizes: Mapping[str, int],
+    draft: Draft, value: Term, own: Sequence[Term], rows: Sequence[Term]
 ) -> dict[Term, Term] | None:
     """Return the name of each index in a kernel that has them all as rows, and a loop of the
     value, in the kernel's order; None if there is no such kernel. Its other rows are short."""
-    for kernel in kernels:
+    for kernel in draft.kernels:
         known = rows_of(kernel.equations)
         order = list(dict.fromkeys(i for e in kernel.equations for i in e.indices))
         loops = {T.domain_of(f) for f in outer_folds(kernel.equations)}
@@ -246,7 +236,7 @@ def _names_beside(
             names = {i: i for i in own} | dict(zip(rows, chosen, strict=True))
             others = known.difference(names.values())
             is_alike = all(i.extent == name.extent for i, name in names.items())
-            if is_alike and all(fits_whole(i.extent, sizes) for i in others):
+            if is_alike and all(fits_whole(i.extent, draft.sizes) for i in others):
                 folds = outer_folds([Equation("", tuple(names.values()), _called(value, names))])
                 if not loops.isdisjoint(map(T.domain_of, folds)):
                     return dict(sorted(names.items(), key=lambda pair: order.index(pair[1])))

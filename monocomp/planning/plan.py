@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from monocomp.costs.holding import roles_by_cost
 from monocomp.costs.operands import stored_operands
@@ -34,22 +34,18 @@ from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
-    planned_sizes,
     power_of_two,
     without_elements,
 )
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
 from monocomp.machine.locking import BUILDING
-from monocomp.planning.diagonals import along_diagonals
-from monocomp.planning.peak import lower_peak
+from monocomp.planning.arranging import arrange
 from monocomp.planning.report import report
+from monocomp.planning.search import Budget
 from monocomp.planning.splitting import split
-from monocomp.planning.storing import cut
-from monocomp.planning.trials import Budget
 from monocomp.planning.widening import widened
 from monocomp.proving.proofs import require_program, require_proved
-from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step
 from monocomp.rewriting.rules import STATED
 from monocomp.terms.equations import Equation, Equations
@@ -59,7 +55,6 @@ if TYPE_CHECKING:  # loaded when it is asked for: compiling needs none
     from monocomp.derivation.certificate import Certificate
 
 _NAMED = 3  # results in a kernel's name
-Choose: TypeAlias = Callable[..., tuple[Equations, list[Step]]]
 
 
 @record(eq=False)
@@ -265,18 +260,12 @@ class Planner:
         known = packed_extents(self.equations, bucket)
         nominal = nominal_sizes(self.equations.declared, known)
         sizes = {e: max(n, 1) for e, n in nominal.items()}
-        equal = Rewriter(rewriter.program)
-        equal.exhaust(equalities)
-        program, steps = equal.program, list(equal.steps)
         budget = Budget()
-        choices: list[Choose] = [along_diagonals, partial(cut, budget=budget), lower_peak]
+        draft = arrange(rewriter.program, sizes, budget)
+        program, sizes, steps = draft.program, {**draft.sizes}, [*draft.steps]
         if processors > 1:
-            names = frozenset(narrow)
-            choices.append(partial(split, processors=processors, divides=divides, narrow=names))
-        for choose in choices:
-            sizes = planned_sizes(program, sizes)
-            program, more = choose(program, sizes)
-            steps += more
+            program, splits = split(program, sizes, processors, divides, frozenset(narrow))
+            steps += splits
         for rule in {s.rule for s in steps} & STATED.keys():
             require_proved(rule, STATED[rule].unproved)
         program = replace(program, operands=stored_operands(program))
@@ -316,7 +305,7 @@ class Planner:
         """Return the kernels of equations in kernels: groups, roles, loops.
 
         Args:
-            program: what `cut` and `split` leave.
+            program: what `arrange` and `split` leave.
             sides: extents that are known, on which side of the limit for what is held.
             sizes: a number for every extent, by which roles are chosen.
         """

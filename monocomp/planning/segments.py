@@ -18,27 +18,24 @@ the sort is stable, and sums are added up in the same order each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from monocomp import terms as T
-from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
-from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.holding import estimate, time_of
+from monocomp.costs.counting import elements
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
 from monocomp.planning.naming import NewNames
 from monocomp.planning.nested_sums import nest, nested
-from monocomp.planning.trials import keep_cheaper
+from monocomp.planning.search import Draft
 from monocomp.proving.rule_laws import laws
-from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Sorted, in_order
-
-LAUNCHES = 8  # in whose time a list is sorted: torch does so byte by byte of 64-bit keys
 
 laws("""
     segments: in a sorted list the position of an element is the number of smaller ones, a, and of
@@ -51,37 +48,15 @@ laws("""
 """)
 
 
-def in_segments(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
-    """Sum over segments of sorted lists, where that is worth it.
-
-    Args:
-        program: equations before anything is stored.
-        sizes: a number for every extent.
-
-    Returns:
-        The program with equations for the lists and their segments, and the steps to it.
-    """
-    largest = max(tensor_sizes(program, sizes))
-
-    def tried(program: Equations, name: str) -> list[Step]:
-        gathered = next(_gathered(program.by_name[name]), None)
-        if gathered is None:
-            return []
-        step, own = sum_in_segments(program, program.by_name[name], gathered)
-        known = planned_sizes(step.program, sizes)
-        stored = [a for a in step.program.computed if a.name not in program.by_name]
-        if any(elements(a.indices, known) > largest for a in stored):
-            return []
-        # The loops of all rows together are one over the list; what they store is as much.
-        summed = [k for k in estimate(step.program, known) if own in k.equations]
-        loops = sum(k.cost.work for k in summed) * (1 - 1 / known[gathered.row.extent])
-        results = sum(elements(e.indices, known) for k in summed for e in k.equations)
-        new = len(step.program.sorted) - len(program.sorted)
-        time = time_of(step.program, known) - loops + results * STORED_BYTES * BYTE_TIME
-        time += new * LAUNCHES * LAUNCH_TIME
-        return [replace(step, cost=Saving(time_of(program, known), time))]
-
-    return keep_cheaper(program, [e.name for e in program.computed], tried)
+def in_segments(draft: Draft) -> Iterator[list[Step]]:
+    """Yield the steps that sum over segments of sorted lists."""
+    for e in draft.program.computed:
+        for gathered in islice(_gathered(e), 1):
+            step = sum_in_segments(draft.program, e, gathered)
+            known = planned_sizes(step.program, draft.sizes)
+            new = [a for a in step.program.computed if a.name not in draft.program.by_name]
+            if all(elements(a.indices, known) <= draft.largest for a in new):
+                yield [step]
 
 
 @record()
@@ -135,7 +110,7 @@ def _are_indices(subscripts: Sequence[Term]) -> bool:
 
 
 @stated
-def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step, Equation]:
+def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> Step:
     """Return the step that sorts, and sums over a segment.
 
     Law:     a sum may be taken in any order: in a list that is sorted by N, `N = v` holds from as
@@ -181,8 +156,7 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> tuple[Step
     old, shown = partial(start.shown, g.total), partial(after.shown, total)
     reason = f"as {g.key.attr.name} says which {g.row.name} is read"
     check = partial(_is_of_rows, g)
-    step = Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
-    return step, summed
+    return Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
 
 
 def _is_of_rows(g: _Gathered) -> bool:

@@ -32,7 +32,6 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import Rows
 from monocomp.planning.streams import Stream, long_stream
 from monocomp.planning.stretches import can_be_split
-from monocomp.planning.trials import keep_cheaper
 from monocomp.rewrites.centred import Centred, centred, weighted_sum
 from monocomp.rewrites.frames import largest
 from monocomp.rewriting.driver import Step
@@ -47,7 +46,6 @@ def split(
     program: Equations,
     sizes: Mapping[str, int],
     processors: int,
-    *,
     divides: bool = True,
     narrow: Set[str] = frozenset(),
 ) -> tuple[Equations, list[Step]]:
@@ -55,7 +53,7 @@ def split(
     device.
 
     Args:
-        program: equations in kernels, as `cut` leaves them.
+        program: equations in kernels.
         sizes: a number for every extent.
         processors: how many program instances a device runs side by side, at least.
         divides: are groups of rows taken to have the same number of rows?
@@ -81,16 +79,21 @@ def split(
             steps[-1] = replace(steps[-1], cost=saving)
         return steps
 
-    groups = kernel_groups(program, sizes)
-    after, steps = keep_cheaper(program, groups, tried, WORTHWHILE)
-    if not steps:
-        return after, steps
-    # What is left of a kernel of which a part was split.
-    known = {**dict.fromkeys(after.declared.extent_of.values(), 1), **sizes}
-    rest = [g for g in kernel_groups(after, known) if g not in groups]
-    rest = [g for g in rest if all(e in program.equations for e in g)]
-    after, more = keep_cheaper(after, rest, tried, WORTHWHILE)
-    return after, steps + more
+    start, kept = program, list[Step]()
+    waiting, seen = kernel_groups(program, sizes), list[Sequence[Equation]]()
+    while waiting:
+        for group in waiting:
+            steps = tried(program, group)
+            saving = steps[-1].cost if steps else None
+            if steps and (saving is None or saving.after < WORTHWHILE * saving.before):
+                kept += steps
+                program = steps[-1].program
+        seen += waiting
+        # What is left of a kernel of which a part was split.
+        known = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
+        waiting = [g for g in kernel_groups(program, known) if g not in seen]
+        waiting = [g for g in waiting if all(e in start.equations for e in g)]
+    return program, kept
 
 
 class _Splitting:

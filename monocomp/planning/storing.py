@@ -20,7 +20,6 @@ One kernel computes both, each product is a plain one, and what a filter leaves 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,77 +28,26 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.costs.cost import ELEMENT_BYTES, STORED_BYTES
-from monocomp.costs.counting import Estimate, Place, elements, tensor_sizes
-from monocomp.costs.holding import WORTHWHILE, estimate, time_of
+from monocomp.costs.counting import Estimate, Place, elements
+from monocomp.costs.holding import estimate
 from monocomp.costs.operands import (
     stored_operands,
 )
 from monocomp.costs.roles import is_plain, outer_folds, rows_of
 from monocomp.declarations.record import record
-from monocomp.extents.nominal import ROW_BLOCK, planned_sizes
+from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.extents.prefixes import prefix_of
-from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import order_sums, store_partial_sum
-from monocomp.planning.random_filters import choose_elements
-from monocomp.planning.segments import in_segments
+from monocomp.planning.search import Draft
 from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.stored_reading import StoredReading, times
-from monocomp.planning.trials import Budget
-from monocomp.rewriting.driver import Saving, Step, result_of
-from monocomp.rewriting.rules import STATED, stated
+from monocomp.rewriting.driver import Step, result_of
+from monocomp.rewriting.rules import stated
 from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
 from monocomp.terms.equations import Equation, Equations, in_order, stored_in
 from monocomp.terms.monomials import addends, factors
-
-TOLERABLE = 1.02  # times the least time, for values that take less memory
-WORTH_STORING = 0.98  # the same for what kernels store that compute it anyway
-
-
-def cut(
-    program: Equations, sizes: Mapping[str, int], budget: Budget
-) -> tuple[Equations, list[Step]]:
-    """Store what is worth it.
-
-    Args:
-        program: equations without definitions left to inline; those that stay are stored.
-        sizes: a number for every extent, by which the work is estimated.
-        budget: of ways to cut that are tried.
-
-    Returns:
-        The program with an equation for each stored value, and the steps to it.
-    """
-    steps = _store_kept(program)
-    steps += _store_running(result_of(program, steps))
-    steps += choose_elements(result_of(program, steps))
-    steps += join_sums(result_of(program, steps))
-    program, more = in_segments(result_of(program, steps), sizes)
-    steps += more
-    sizes = planned_sizes(program, sizes)
-    while True:
-        kernels = estimate(program, sizes)
-        whole, least = time_of(program, sizes), math.inf
-        best: list[Step] = []
-        values = list(_repeated_values(kernels, sizes))
-        for tried, is_beside in budget.within(_choices(program, kernels, values, sizes)):
-            cost = time_of(tried[-1].program, sizes)
-            if cost < min(least, whole * (WORTH_STORING if is_beside else WORTHWHILE)):
-                least, best = cost, tried
-        if not best:
-            steps += _in_slices(program, kernels, sizes)
-            program = result_of(program, steps)
-            steps += order_sums(program, planned_sizes(program, sizes))
-            return result_of(program, steps), steps
-        # Values that are stored together were weighed together: the last to be has the cost.
-        last = max(n for n, step in enumerate(best) if step.rule in STATED)
-        best[last] = replace(best[last], cost=Saving(whole, least))
-        steps += best
-        program = best[-1].program
-
-
-# --- what could be stored ---------------------------------------------------------------------
 
 
 @record()
@@ -146,84 +94,54 @@ class _Value:
             yield T.domain_of(self.closed.args[0] if self.closed.op == "field" else self.closed)
 
 
-def _choices(
-    program: Equations,
-    kernels: Sequence[Estimate],
-    values: Sequence[_Value],
-    sizes: Mapping[str, int],
-) -> Iterator[tuple[list[Step], bool]]:
-    """Yield the steps that store values: those with the same indices, and those of the same loop;
-    and what one sum of several comes to. Are they all stored by kernels that compute them anyway?
-    """
-    limit = _largest_tensor(program, sizes)
-    for together in _sets(values, sizes, limit):
-        yield _store(program, together), all(v.beside is not None for v in together)
-    for steps in store_partial_sum(program, kernels, sizes, limit):
-        yield steps, True
+def store_values(draft: Draft) -> Iterator[list[Step]]:
+    """Yield the steps that store values: those with the same indices, and those of the same
+    loop."""
+    values = _repeated_values(draft.kernels, draft.sizes)
+    for together in _sets(v for v in values if elements(v.indices, draft.sizes) <= draft.largest):
+        yield _store(draft.program, together)
 
 
-def _sets(
-    values: Iterable[_Value], sizes: Mapping[str, int], limit: float
-) -> Iterable[list[_Value]]:
+def _sets(values: Iterable[_Value]) -> Iterable[list[_Value]]:
     sets: dict[object, list[_Value]] = {}
     for v in values:
-        if elements(v.indices, sizes) <= limit:
-            for key in v.sets:
-                sets.setdefault(key, []).append(v)
+        for key in v.sets:
+            sets.setdefault(key, []).append(v)
     return sets.values()
 
 
-def _in_slices(
-    program: Equations, kernels: Sequence[Estimate], sizes: Mapping[str, int]
-) -> list[Step]:
-    """Return the steps that store values, of which there are too many, for a slice of an index
-    at a time, if that is worth it; or operands, of which there need not be too many. What these
-    leave are plain products, and what they replace may have columns that are too wide."""
-    limit = _largest_tensor(program, sizes)
-    whole = time_of(program, sizes)
-    before = _read_by_all(program)
-    if before:
-        program = before[-1].program
-        kernels = estimate(program, sizes)
-    values = list(_repeated_values(kernels, sizes))
-    options: list[
-        tuple[float, int, list[Step]]
-    ] = []  # what is left of the time, the bytes, and how
-    for together in _sets(values, sizes, math.inf):
+def store_in_slices(draft: Draft) -> Iterator[list[Step]]:
+    """Yield the steps that store values, of which there are too many, for a slice of an index
+    at a time; or operands, of which there need not be too many. What these leave are plain
+    products, and what they replace may have columns that are too wide."""
+    if draft.program.slices is not None:
+        return
+    before = _read_by_all(draft.program)
+    program = result_of(draft.program, before)
+    sizes, limit = draft.sizes, draft.largest
+    for together in _sets(_repeated_values(estimate(program, sizes), sizes)):
         count = sum(elements(v.indices, sizes) for v in together)
         if any(v.indices != together[0].indices for v in together):
             continue
-        stored = _store(program, together)
+        stored = [*before, *_store(program, together)]
         start = stored[-1].program
         names = {e.name for e in start.equations} - program.by_name.keys()
         if len(names) < len(together):  # what is returned is there as a whole
             continue
         are_operands = together[0].is_operand and _are_for_products(start, names)
-        if count <= limit and not are_operands:
+        if count <= limit:
+            if are_operands:
+                yield stored
             continue
         narrow = len(names & stored_operands(start))
         width = STORED_BYTES * (len(names) - narrow) + ELEMENT_BYTES * narrow
-        taken = count // len(names) * width
-        shortest = 1 if are_operands else ROW_BLOCK
-        unsliced = together[0].indices if count > limit else ()
-        tried = [stored] if count <= limit else []
-        for extent in _once(i.extent for i in unsliced):
+        taken, shortest = count // len(names) * width, 1 if are_operands else ROW_BLOCK
+        for extent in _once(i.extent for i in together[0].indices):
             for length in lengths_of_slices(sizes[extent], taken, limit, shortest):
                 step = slice_index(start, names, extent, length, _reason(together[0]))
-                if step is None or step.program.slices is None:
+                if step is None:
                     break
-                tried.append([*stored, step])
-        for steps in tried:
-            slices = steps[-1].program.slices
-            share = 1.0 if slices is None else slices.length / sizes[slices.whole]
-            saving = Saving(whole, time_of(steps[-1].program, sizes))
-            steps = [*before, *steps[:-1], replace(steps[-1], cost=saving)]
-            options.append((saving.after, int(taken * share), steps))
-    least = min((left for left, _, _ in options), default=math.inf)
-    if least >= WORTHWHILE * whole:
-        return []
-    # Memory is worth a little time.
-    return min((f for f in options if f[0] <= TOLERABLE * least), key=lambda f: f[1])[2]
+                yield [*stored, step]
 
 
 def _once(extents: Iterable[str]) -> list[str]:
@@ -258,10 +176,6 @@ def _read_by_all(program: Equations) -> list[Step]:
             steps.append(store_value(start, after, e, reading.read, readers, "which is stored"))
             start = after
     return steps
-
-
-def _largest_tensor(program: Equations, sizes: Mapping[str, int]) -> int:
-    return max(tensor_sizes(program, sizes))
 
 
 def _repeated_values(kernels: Sequence[Estimate], sizes: Mapping[str, int]) -> Iterator[_Value]:
@@ -367,7 +281,7 @@ def _returned(program: Equations, value: _Value) -> tuple[Equation, list[int]] |
     return None
 
 
-def _store_kept(program: Equations) -> list[Step]:
+def store_kept(program: Equations) -> list[Step]:
     """Store what definitions compute that are not inlined."""
     steps = []
     for name in [e.name for e in program.equations]:
@@ -380,7 +294,7 @@ def _store_kept(program: Equations) -> list[Step]:
     return steps
 
 
-def _store_running(program: Equations) -> list[Step]:
+def store_running(program: Equations) -> list[Step]:
     """Store the prefixes that are returned as they are summed, and that other equations compute.
 
     A running sum rounds by the order in which it is added up. What a call returns of it has to be

@@ -222,15 +222,30 @@ def estimated_anew() -> Iterator[None]:
 def cut_for_long_extents() -> Iterator[None]:
     """Let short extents have many blocks, so that values are stored as for long ones."""
     from monocomp.costs import cost, counting
-    from monocomp.planning import storing
+    from monocomp.planning import search
 
     with (
         estimated_anew(),
         patch.object(counting, "ROW_BLOCK", 1),
         patch.object(counting, "LOOP_BLOCK", 1),
         patch.object(cost, "LAUNCH_TIME", 0),
-        patch.object(storing, "WORTHWHILE", 1.2),
+        patch.object(search, "WORTHWHILE", 1.0),
     ):
+        yield
+
+
+@contextmanager
+def paying(rule: str) -> Iterator[None]:
+    """Let a step of this rule save most of the time, whatever it costs."""
+    from monocomp.planning.search import Draft
+
+    original = Draft.__dict__["time"].func
+
+    def time(draft: Draft) -> float:
+        taken: float = original(draft)
+        return taken / 1000 ** sum(step.rule == rule for step in draft.steps)
+
+    with patch.object(Draft, "time", property(time)):
         yield
 
 

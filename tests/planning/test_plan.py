@@ -10,7 +10,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.planning import plan as planning
-from monocomp.planning.trials import Budget
+from monocomp.planning.search import Budget
 from tests.backends.storing import PROGRAMS
 
 ATTENTION = library.load("attention")

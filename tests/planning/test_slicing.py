@@ -16,6 +16,7 @@ from monocomp import library
 from monocomp.backends.triton.launch import load
 from monocomp.costs import cost
 from monocomp.planning import slicing, storing
+from monocomp.planning.search import Draft
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equations
 from tests.backends import interpreted, running
@@ -52,18 +53,12 @@ def in_slices(
     def sliced(program: Equations, stored: set[str], extent: str, *rest: Any) -> Step | None:
         return slicing.slice_index(program, stored, extent, *rest) if extent in of else None
 
-    choose = storing._in_slices
-
-    def paying(program: Equations, *rest: Any) -> list[Step]:
-        with mock.patch.object(storing, "time_of", lambda other, *_: float(other is program)):
-            return choose(program, *rest)
-
     with (
         mock.patch.object(storing, "_sets", sets),
         mock.patch.object(storing, "slice_index", sliced),
         mock.patch.object(storing, "lengths_of_slices", lambda *_: [length]),
-        mock.patch.object(storing, "_in_slices", paying),
-        mock.patch.object(storing, "_largest_tensor", lambda _, sizes: largest(sizes)),
+        mock.patch.object(Draft, "largest", property(lambda draft: largest(draft.sizes))),
+        running.paying("slice_index" if length else "store_value"),
         running.estimated_anew(),
         mock.patch.object(cost, "LAUNCH_TIME", 0),
     ):

@@ -9,7 +9,7 @@ import torch
 import monocomp as mc
 from monocomp.checking.random_inputs import random_inputs
 from monocomp.language.checker import check
-from monocomp.planning import storing
+from monocomp.planning import search
 from monocomp.planning.plan import Plan
 from monocomp.translation.translator import translate
 from tests.agreement import as_list, check_step
@@ -83,7 +83,7 @@ def plan(text: str, **sizes: int) -> Plan:
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_step_keeps_the_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storing, "WORTH_STORING", 1.0)  # at small sizes launches take the time
+    monkeypatch.setattr(search, "TOLERABLE", 1.0)  # at small sizes launches take the time
     text, together = CASES[name]
     known = check(text).extent_of
     sizes = {n: s for n, s in zip(SIZES, (2, 3, 21, 20, 2, 3), strict=True) if n in known}
