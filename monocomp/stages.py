@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from monocomp.declarations.record import record
 from monocomp.declarations.records import by_representative
 from monocomp.errors import unknown
-from monocomp.rewriting.changes import find
 
 if TYPE_CHECKING:  # a kernel has stages
     from monocomp import blocks as B
@@ -143,13 +142,6 @@ class Stages(Mapping[str, str]):
             term = None if tile is None or isinstance(tile, Axis | TileProgram) else tile.origin
             found.append(Line(number, text, block, tile, term))
         return tuple(found)
-
-    def path(self, line: Line) -> tuple[int, ...] | None:
-        """Return the path in its equation to the term that a line computes (`changes.at`); None if
-        it stands in none, as the maximum by which sums of exponentials are scaled."""
-        if line.origin is None:
-            return None
-        return find(self.plan.program.by_name[line.origin.equation].body, line.origin.term)
 
     def traced(self) -> str:
         """Return the source, with the term that each statement computes beside its first line."""

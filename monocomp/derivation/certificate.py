@@ -4,8 +4,8 @@ A derivation is a chain of equations. Each holds because of laws: of the rules o
 planning (`proving.rule_laws`), of the arithmetic that the constructors of terms do, and of the
 monoids whose folds are cut into tiles. Those were proved before they were used, once, and are
 remembered by what they say; `fresh=True` proves them again. Beside the laws stand the needs that
-a rule had at its place, such as that a factor is positive. They are asked again: those of an
-equation one by one, and those of a procedure by what it makes of the same term.
+a rule had at its place, such as that a factor is positive: those of an equation one by one, with
+the facts that met them, those of a procedure as it says them, and those of planning asked again.
 Names, and words of the language that rules replace by what they mean, have no law to prove.
 """
 
@@ -31,7 +31,7 @@ from monocomp.rewriting.rules import STATED, Rule
 from monocomp.terms.equations import Equations
 from monocomp.terms.printer import formula
 
-AGAIN = "again"
+AGAIN, PROCEDURE = "again", "procedure"
 
 
 @record()
@@ -72,8 +72,8 @@ class Condition:
         rule: its rule.
         needs: what the rule says that it needs.
         fact: what holds.
-        by: the fact of `monocomp.terms` that was found, "form", or "again" where the rule makes the
-            same of its term again; "" if it does not hold.
+        by: the fact of `monocomp.terms` that was found, or "form"; "procedure" where that decides
+            it; "again" where it was asked again; "" if it does not hold.
     """
 
     step: int
@@ -219,17 +219,19 @@ def _rule(step: Step) -> Rule | None:
 
 
 def _conditions(number: int, step: Step) -> Iterator[Condition]:
-    """Yield what a step's rule needed: its rule is asked again, and an equation for each need."""
+    """Yield what a step's rule needed, of an equation each need by itself."""
     rule = _rule(step)
     needs = "" if rule is None else " ".join(rule.section("Needs").split())
     if not needs:
         return
-    if step.check is None or not step.check():
-        yield Condition(number, step.rule, needs, words(f"does not hold: {needs}"), "")
-    elif isinstance(rule, Equation) and step.redex is not None:
+    if isinstance(rule, Equation) and step.redex is not None:
         names = step.start.reader_names()
         for need, t in rule.discharged(step.redex):
             fact = sentence(Formula("name", attr=need.name), f" {need.words}: ", formula(t, names))
             yield Condition(number, step.rule, str(need), fact, need.fact)
-    else:
+    elif step.check is None:
+        yield Condition(number, step.rule, needs, words(needs), PROCEDURE)
+    elif step.check():
         yield Condition(number, step.rule, needs, words(f"asked again: {needs}"), AGAIN)
+    else:
+        yield Condition(number, step.rule, needs, words(f"does not hold: {needs}"), "")

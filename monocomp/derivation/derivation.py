@@ -89,9 +89,7 @@ class Derivation(Rendered):
                 notes=["definitions: " + ", ".join(known)],
             )
         if not rewriter.apply(rule_sets.chosen([rule]), place):
-            refused = rule_sets.rule(rule).unproved
-            why = "" if refused is None else f": its law {refused.name} is not proved"
-            raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}{why}")
+            raise UsageError(f"{rule} does not apply in {place or ', '.join(known)}")
         rewriter.finished = False
         return Derivation.of(rewriter)
 
@@ -226,7 +224,7 @@ class Derivation(Rendered):
                 "rule": step.rule,
                 "law": step.law,
                 "place": list(step.place),
-                "changes": [change.to_json() for change in step.changes],
+                "changed": list(step.changed),
                 "before": step.before,
                 "after": step.after,
                 "program": step.program.text(),

@@ -18,10 +18,9 @@ from monocomp.costs.roles import choose_roles
 from monocomp.declarations.record import record
 from monocomp.derivation.tiling import fuse_folds
 from monocomp.display.formulas import Formula, name
-from monocomp.rewrites.centred import move_centre
 from monocomp.rewrites.pullback import Pass, passes
 from monocomp.rewriting.equations import Equation
-from monocomp.rewriting.rules import STATED, Rule, RuleSet
+from monocomp.rewriting.rules import STATED, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, frame, value_of
 from monocomp.terms.equations import Equation as Definition
@@ -58,38 +57,13 @@ def refusals(program: Equations, rule_sets: Iterable[RuleSet] = ()) -> tuple[Ref
 
     Args:
         program: after its derivation.
-        rule_sets: rules of which one may be refused as its law is not proved.
+        rule_sets: rules of which one may lack a need.
     """
-    rule_sets = (*rule_sets, RuleSet("moving", "centres move with the loop", [move_centre]))
     rules = [r for at in rule_sets for r in at.rules if isinstance(r, Equation)]
     reasons: list[Refusal] = []
     for group in kernels(program):
         reasons += _Finder(program, group, dict.fromkeys(rules)).all()
-    for at in rule_sets:
-        reasons += unproved(program, at)
     return tuple(dict.fromkeys(reasons))
-
-
-def unproved(program: Equations, rules: RuleSet) -> Iterator[Refusal]:
-    """Yield the rules that match somewhere and rest on a law that is not proved."""
-    for rule in (r for r in rules.rules if r.unproved is not None):
-        for equation in program.equations:
-            matches = (t for t in T.subterms(equation.body) if rule.apply(t) not in (None, t))
-            for t in itertools.islice(matches, 1):
-                yield _lawless(rule, program, (equation.name,), t)
-    for rule in (r for r in rules.choices if r.unproved is not None):
-        choice = rule.apply(program)
-        if choice is not None:
-            yield _lawless(rule, program, program.changed(choice.program), choice.before)
-
-
-def _lawless(rule: Rule, program: Equations, place: tuple[str, ...], t: Term) -> Refusal:
-    law = rule.unproved
-    assert law is not None
-    why = f"the law {law.name}, {law.statement}, is not proved"
-    if law.counterexample is not None:
-        why = f"the law {law.name} does not hold: {law.counterexample}"
-    return Refusal(rule.name, rule.law, place, str(program.shown(t)), why)
 
 
 _LONG = 60  # characters of a formula in a reason

@@ -6,16 +6,14 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.display.formulas import Formula
-from monocomp.rewriting.changes import operands
 from monocomp.rewriting.driver import Step
 from monocomp.terms import Term
-from monocomp.terms.binders import rename
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import Mark
 
@@ -58,16 +56,15 @@ def _printed(program: Equations, e: Equation | None) -> set[Term]:
 def pairs(step: Step) -> tuple[Pair, ...]:
     """Return the equations that a step changes, with what it changes marked."""
     changed = []
-    for name in dict.fromkeys(c.name for c in step.changes):
+    for name in step.changed:
         old, new = step.start.by_name.get(name), step.program.by_name.get(name)
         shown = _printed(step.start, old), _printed(step.program, new)
-        changes = [c for c in step.changes if c.name == name]
         before = after = None
         if old is not None:
-            parts = _changed(old, step.redex, [c.path for c in changes], *shown)
+            parts = _changed(old, step.redex, *shown)
             before = _marked(step.start, old, parts, WAS)
         if new is not None:
-            parts = _changed(new, step.contractum, [c.new_path for c in changes], *shown[::-1])
+            parts = _changed(new, step.contractum, *shown[::-1])
             after = _marked(step.program, new, parts, NOW)
         changed.append(Pair(before, after))
     return tuple(changed)
@@ -77,15 +74,10 @@ def _marked(program: Equations, e: Equation, parts: set[Term], kind: str) -> For
     return program.readable_equation(e, marking(dict.fromkeys(parts, kind).get))
 
 
-def _changed(
-    e: Equation,
-    target: Term | None,
-    paths: Iterable[tuple[int, ...] | None],
-    ours: set[Term],
-    theirs: set[Term],
-) -> set[Term]:
+def _changed(e: Equation, target: Term | None, ours: set[Term], theirs: set[Term]) -> set[Term]:
     """Return the parts to mark, of those that are printed: what was rewritten; if it was taken
-    into a sum or product around it, what of it is new; else what stands at the end of the paths."""
+    into a sum or product around it, what of it is new; else the least part that holds all else
+    that is new."""
     if target is not None and target in ours:
         return {target}
     parts = () if target is None else target.args
@@ -93,21 +85,7 @@ def _changed(
     fresh = {t for t in (*parts, *bases) if t in ours and t not in theirs}
     if fresh:
         return fresh
-    terms = set()
-    for path in paths:
-        nodes = [t for t in _along(e.body, path or ()) if t in ours]
-        terms.update(nodes[-1:])
-    return terms or {e.body}
-
-
-def _along(root: Term, path: Iterable[int]) -> Iterator[Term]:
-    """Yield the terms on a path, with bound indices called as the printer calls them."""
-    printed: dict[str, Term] = {}
-    yield root
-    t = root
-    for depth, n in enumerate(path):
-        if t.op in ("fold", "fold_at"):
-            opened, _ = T.open_fold(rename(t, printed))
-            printed |= {f"@{depth}.{m}": i for m, i in enumerate(opened)}
-        t = operands(t, depth)[n]
-        yield rename(t, printed)
+    part = e.body
+    while len(new := {t for t in T.children(part) if t in ours and t not in theirs}) == 1:
+        (part,) = new
+    return {part}

@@ -146,7 +146,7 @@ def _step(link: Link, is_open: bool) -> str:
     facts = joined(f"<div>{phrase(c.fact, _CARD)}</div>" for c in link.conditions)
     if facts:
         parts.append(_row("since", facts))
-    if made.changes:
+    if made.changed:
         parts.append(_bars(link.bars))
     return (
         f'<details class="mc-step{" mc-key" if link.decisive else ""}" data-n="{link.number}"'

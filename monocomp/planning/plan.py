@@ -29,7 +29,6 @@ from monocomp.derivation import rule_sets
 from monocomp.derivation.derivation import Derivation
 from monocomp.derivation.tiling import tiling_steps
 from monocomp.display.rendering import Rendered
-from monocomp.errors import UnsupportedError
 from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
@@ -45,7 +44,7 @@ from monocomp.planning.report import report
 from monocomp.planning.search import Budget
 from monocomp.planning.splitting import split
 from monocomp.planning.widening import widened
-from monocomp.proving.proofs import require_program, require_proved
+from monocomp.proving.proofs import require_program
 from monocomp.rewriting.driver import Rewriter, Step
 from monocomp.rewriting.rules import STATED
 from monocomp.terms.equations import Equation, Equations
@@ -267,7 +266,7 @@ class Planner:
             program, splits = split(program, sizes, processors, divides, frozenset(narrow))
             steps += splits
         for rule in {s.rule for s in steps} & STATED.keys():
-            require_proved(rule, STATED[rule].unproved)
+            STATED[rule].require_proved()
         program = replace(program, operands=stored_operands(program))
         planned = self._kernels(program, sides, sizes, in_memory)
         given = frozenset(known)
@@ -318,14 +317,11 @@ class Planner:
         key = (program.equations, without_elements(program), axes, in_memory, *sides.items())
         kernels = self._planned.get(key)
         if kernels is None:
-            try:
-                is_short = partial(fits_whole, sizes=nominal)
-                kernels = self._planned[key] = tuple(
-                    _kernel(program, *g, fits, is_short, in_memory, name)
-                    for g, name in zip(chosen, kernel_names(program, groups), strict=True)
-                )
-            except UnsupportedError as error:
-                raise _with_laws(error, program) from None
+            is_short = partial(fits_whole, sizes=nominal)
+            kernels = self._planned[key] = tuple(
+                _kernel(program, *g, fits, is_short, in_memory, name)
+                for g, name in zip(chosen, kernel_names(program, groups), strict=True)
+            )
         return kernels
 
 
@@ -358,12 +354,3 @@ def _joined(names: Sequence[str], results: Set[str]) -> str:
     shown = [name for name in names if name in results] or [*names]
     rest = len(shown) - _NAMED
     return "_".join(shown[:_NAMED]) + (f"_and_{rest}" if rest > 0 else "")
-
-
-def _with_laws(error: UnsupportedError, program: Equations) -> UnsupportedError:
-    """Return the error with the rules that would have helped, but for a law that is not proved."""
-    from monocomp.derivation.refusals import unproved
-
-    refused = [f"{r.rule}: {r}" for at in rule_sets.RULE_SETS for r in unproved(program, at)]
-    notes = [*error.notes, *dict.fromkeys(refused)]
-    return UnsupportedError(error.message, notes=notes, help=error.help)

@@ -164,18 +164,22 @@ def require(
     if failed is None:
         return laws
     fault, reason = _LAWS[failed.short]
-    outcome = f"neither proved nor refuted within {TIME_LIMIT:.0f} s"
     if failed.counterexample is None:
         fault = f"is not known to have its law '{failed.short}'"
-    else:
-        outcome = f"counterexample: {failed.counterexample}"
     raise MonoidLawError(
         f"monoid '{monoid.name}' {fault}",
         text=text,
         spans=() if span is None else span,
-        notes=[f"law: {failed.statement}", outcome, reason],
+        notes=[f"law: {failed.statement}", _outcome(failed), reason],
         help=_advice(monoid, failed),
     )
+
+
+def _outcome(failed: Law) -> str:
+    """Say why a law is not proved."""
+    if failed.counterexample is None:
+        return f"neither proved nor refuted within {TIME_LIMIT:.0f} s"
+    return f"counterexample: {failed.counterexample}"
 
 
 def _advice(m: UserMonoid, failed: Law) -> str:
@@ -254,10 +258,7 @@ def require_proved(name: str, failed: Law | None) -> None:
     if failed is not None:
         raise MonoidLawError(
             f"'{name}' rests on a law that could not be proved",
-            notes=[
-                f"law: {failed.name}, {failed.statement}",
-                f"neither proved nor refuted within {TIME_LIMIT:.0f} s",
-            ],
+            notes=[f"law: {failed.name}, {failed.statement}", _outcome(failed)],
         )
 
 

@@ -18,7 +18,6 @@ from monocomp.display.formulas import Formula, words
 from monocomp.display.paragraphs import heading, row
 from monocomp.display.rendering import Rendered
 from monocomp.errors import InternalError
-from monocomp.rewriting.changes import Change, changes
 from monocomp.rewriting.rules import STATED, Choice, Rule, RuleSet
 from monocomp.rewriting.sharing import kept, require_few
 from monocomp.terms import Term
@@ -62,7 +61,7 @@ class Step(Rendered):
             that of a rule.
         reason: why it was taken, where there was a choice; it ends the text `after`.
         cost: what the choice makes of the work, where it was weighed.
-        check: asks again whether what the rule needs holds, by facts, or as it does the same again.
+        check: asks again whether what a step of planning needs holds.
     """
 
     rule: str
@@ -133,9 +132,10 @@ class Step(Rendered):
         return ", ".join(filter(None, (str(self.ends[1]), self.reason)))
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
-        """Return where the programs before and after differ: nowhere if only loops do."""
-        return changes(self.start, self.program)
+    def changed(self) -> tuple[str, ...]:
+        """Return the names of the equations that differ before and after: none if only loops do."""
+        before, after = self.start.by_name, self.program.by_name
+        return tuple(n for n in dict.fromkeys([*before, *after]) if before.get(n) != after.get(n))
 
 
 def result_of(start: Equations, steps: Sequence[Step]) -> Equations:
@@ -297,10 +297,10 @@ class Rewriter:
         rule, choice = rewrite
         places = self.program.changed(choice.program)
         terms = choice.before, choice.after
-        whole = self.program, choice.program
-        check = partial(rule.gives, *(whole if rule in rules.choices else terms))
         ends = self._shown(choice.before), self._shown(choice.after)
-        self.take(Step(rule.name, rule.statement, places, *ends, *whole, *terms, check=check))
+        self.take(
+            Step(rule.name, rule.statement, places, *ends, self.program, choice.program, *terms)
+        )
         return True
 
     def _choose(self, rules: RuleSet, place: str | None) -> tuple[Rule, Choice] | None:
@@ -308,9 +308,10 @@ class Rewriter:
             if self._idle.get(rule) is self.program:
                 continue
             choice = rule.apply(self.program)
-            if choice is None or rule.unproved is not None:
+            if choice is None:
                 self._idle[rule] = self.program
                 continue
+            rule.require_proved()
             if place is None or place in self.program.changed(choice.program):
                 return rule, choice
         return None

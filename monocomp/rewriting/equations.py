@@ -14,11 +14,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from monocomp import terms as T
@@ -158,7 +156,6 @@ _TEXT = re.compile(
     r"(?P<name>\w+): (?P<left>.+?) = (?P<right>.+?)(?: +needs (?P<needs>.+?))?"
     r"(?:,? +worth (?P<worth>.+))?"
 )
-_STATED: dict[str, Equation] = {}  # every equation, by its name
 _VARIABLE = re.compile(r"(?<![\w.|])[a-z](?![\w(\[|])")
 
 
@@ -180,10 +177,6 @@ class Equation(Rule):
     worth: Mapping[str, Guard] = field(default_factory=dict)
     about: str = ""
     is_definition: bool = False
-    module: str = ""
-
-    def __reduce__(self) -> tuple[Callable[[str, str], Equation], tuple[str, str]]:
-        return equation_of, (self.name, self.module)  # by name, as functions are pickled
 
     # Its statement.
 
@@ -447,13 +440,10 @@ def equations(text: str, is_definition: bool = False, **worth: Guard) -> list[Eq
     """Return the rules that a text states, with blank lines between them; comments before a rule
     say what it is good for. `worth` decides what the text says after that word, with underscores
     for spaces. Definitions say what words of the language mean."""
-    module = str(sys._getframe(1).f_globals["__name__"])  # to pickle them by name, as namedtuple
-    return [*_stated(text, is_definition, worth, module)]
+    return [*_stated(text, is_definition, worth)]
 
 
-def _stated(
-    text: str, is_definition: bool, worth: Mapping[str, Guard], module: str
-) -> Iterator[Equation]:
+def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Iterator[Equation]:
     decided = {name.replace("_", " "): guard for name, guard in worth.items()}
     for block in re.split(r"\n\s*\n", text.strip()):
         lines = [line.strip() for line in block.splitlines()]
@@ -468,13 +458,7 @@ def _stated(
         )
         guards = {w: decided[w] for w in (stated["worth"] or "").split(", ") if w}
         sides = stated["left"], stated["right"]
-        yield _equation(stated["name"], *sides, needs, guards, about, is_definition, module)
-
-
-def equation_of(name: str, module: str) -> Equation:
-    """Return the equation that a module states under a name."""
-    import_module(module)
-    return _STATED[name]
+        yield _equation(stated["name"], *sides, needs, guards, about, is_definition)
 
 
 def _equation(name: str, *stated: Any) -> Equation:
@@ -483,7 +467,7 @@ def _equation(name: str, *stated: Any) -> Equation:
     def apply(t: Term) -> Term | None:
         return made.rewrite(t)
 
-    made = _STATED[name] = Equation(name, apply, *stated)
+    made = Equation(name, apply, *stated)
     if not made.is_definition:
         x, words = T.param("x", "float"), dict.fromkeys(n.words for c in made.needs for n in c)
         hypotheses = (PREDICATES[w].hypothesis(x) for w in words if w in PREDICATES)

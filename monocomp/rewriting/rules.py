@@ -2,7 +2,7 @@
 
 A rule is a function from a term to an equal term, or None where it does not apply. Its
 docstring is its statement: the law, the side conditions and an example, which a test
-parses, rewrites with this rule alone and compares. A rule whose law is not proved is not used.
+parses, rewrites with this rule alone and compares. It is an error if its law is not proved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula
 from monocomp.errors import InternalError
 from monocomp.language.printing import statement
-from monocomp.proving.proofs import certify
+from monocomp.proving.proofs import certify, require_proved
 from monocomp.proving.prover import Law, missing
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
@@ -78,10 +78,9 @@ class Rule:
         """Return the first of these laws that is not proved; the rule must then not be used."""
         return missing(law for name in self.claims for law in certify(name))
 
-    def gives(self, start: Any, value: Any) -> bool:
-        """True if the rule, asked again, makes this result of a term or of a program."""
-        result = self.apply(start)
-        return result.program == value if isinstance(result, Choice) else result is value
+    def require_proved(self) -> None:
+        """Raise an error unless the laws are proved that give this one."""
+        require_proved(self.name, self.unproved)
 
 
 _Made = TypeVar("_Made", bound=Callable[..., Any])
@@ -123,10 +122,11 @@ class RuleSet:
         return apply
 
     def first(self, t: Term) -> tuple[Rule, Term] | None:
-        """Return the first rule that changes t and whose law is proved, with its result."""
+        """Return the first rule that changes t, with its result."""
         for rule in self.rules:
             result = _changed(rule, t)
-            if result is not None and rule.unproved is None:
+            if result is not None:
+                rule.require_proved()
                 return rule, result
         return None
 

@@ -56,7 +56,7 @@ def test_json(causal: Derivation) -> None:
         "rule": causal[0].rule,
         "law": causal[0].law,
         "place": list(causal[0].place),
-        "changes": [change.to_json() for change in causal[0].changes],
+        "changed": list(causal[0].changed),
         "before": causal[0].before,
         "after": causal[0].after,
         "program": causal[0].program.text(),
