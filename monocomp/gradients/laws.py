@@ -26,12 +26,11 @@ from monocomp.display.formulas import (
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
 from monocomp.language.printing import statement
-from monocomp.proving.arithmetic import Arithmetic, Evaluator, Value
+from monocomp.proving.arithmetic import Arithmetic, Evaluator, UnsupportedTermError, Value
 from monocomp.proving.case_analysis import Path
 from monocomp.proving.identities import Claim, Identity, where
 from monocomp.proving.proofs import certify_claims
 from monocomp.proving.prover import Law
-from monocomp.proving.symbolic import UnsupportedTermError
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 from monocomp.terms.printer import formula, show

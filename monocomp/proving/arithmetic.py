@@ -1,7 +1,7 @@
 """Scalar terms evaluated over the extended reals R u {-inf, inf}, with sympy's exact numbers.
 
 One evaluator serves proofs and counterexamples. A proof runs it on symbols, along every way that
-the comparisons can turn out (`case_analysis`). A counterexample is a run on numbers (`sampling`).
+the comparisons can turn out (`case_analysis`). A counterexample is a run on numbers (`Sample`).
 The conventions are those of the oracle where it gives a number: exp(-inf) = 0, log(0) = -inf,
 `where` and brackets evaluate only what they choose. A result that is no number in the reals (0 / 0,
 but also 1 / 0, and inf - inf) is undefined, written nan, and differs from everything.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,8 +20,103 @@ from typing import Any, TypeAlias
 
 from monocomp import terms as T
 from monocomp.proving.reading import meaning
-from monocomp.proving.symbolic import Algebra, UnsupportedTermError
 from monocomp.terms import Term
+
+Expr: TypeAlias = Any  # a sympy expression
+
+_MOST_TERMS = 4000  # of an expanded expression
+_MOST_FACTORED, _HIGHEST_FACTORED = 16, 8  # terms and powers of what is worth factoring
+
+
+class UnsupportedTermError(Exception):
+    """The arithmetic cannot evaluate the term, so nothing is known about its value."""
+
+
+class Algebra:
+    """sympy's expansion with a memory, limits on size, and symbols of our own naming."""
+
+    def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
+        import sympy
+
+        self.sympy: Any = sympy
+        self.tick = tick
+        self._symbols: dict[tuple[str, bool], Expr] = {}
+        self.ratio = cache(self._ratio)
+        self.factors = cache(self._factors)
+        self.terms = cache(self._terms)
+
+    def symbol(self, name: str, nonnegative: bool = False) -> Expr:
+        """Return the symbol for a name. No name reaches sympy: they are called x0, x1, ..."""
+        known = {"nonnegative": True} if nonnegative else {"real": True}
+        new = self.sympy.Symbol(f"x{len(self._symbols)}", **known)
+        return self._symbols.setdefault((name, nonnegative), new)
+
+    def number(self, x: Fraction) -> Expr:
+        """Return an exact number."""
+        return self.sympy.Rational(x.numerator, x.denominator)
+
+    def bits(self, x: Expr) -> int:
+        """Return the length of a number, which is 0 unless it is rational."""
+        return int(x.p).bit_length() + int(x.q).bit_length() if x.is_Rational else 0
+
+    def expand(self, x: Expr) -> Expr:
+        """Multiply out, and split exponentials of sums."""
+        self.tick()
+        if self._size(x, {}) > _MOST_TERMS:
+            raise UnsupportedTermError("an expression grows too large")
+        return self.sympy.expand(x)
+
+    def _size(self, x: Expr, memo: dict[Expr, float]) -> float:
+        """Return about how many terms x has when multiplied out."""
+        if not x.args:
+            return 1
+        if x not in memo:
+            sizes = [self._size(a, memo) for a in x.args]
+            if x.is_Mul:
+                size = math.prod(sizes)
+            elif x.is_Pow and x.exp.is_Integer:
+                size = sizes[0] ** min(abs(int(x.exp)), 64)
+            else:
+                size = sum(sizes) if x.is_Add else max(sizes)
+            memo[x] = min(size, 1e9)
+        return memo[x]
+
+    def _ratio(self, x: Expr) -> tuple[Expr, Expr]:
+        """Return the numerator, multiplied out, and the denominator.
+
+        The common denominator comes first: multiplying out fractions of different
+        denominators makes a hundred times as many terms.
+        """
+        self.tick()
+        numerator, denominator = x, self.sympy.Integer(1)
+        if any(p.exp.is_negative for p in x.atoms(self.sympy.Pow)):
+            numerator, denominator = self.sympy.fraction(self.sympy.together(x))
+        return self.expand(numerator), denominator
+
+    def _factors(self, x: Expr) -> tuple[Expr, ...]:
+        """Return factors whose signs make the sign of x; the base of a square comes twice."""
+        self.tick()
+        product = x
+        powers = (p.exp for p in x.atoms(self.sympy.Pow))
+        low = all(p.is_Rational and abs(p) <= _HIGHEST_FACTORED for p in powers)
+        if x.is_Add and len(x.args) <= _MOST_FACTORED and low:
+            product = self.sympy.factor(x)
+        factors: list[Expr] = []
+        for factor in self.sympy.Mul.make_args(product):
+            whole = factor.is_Pow and factor.exp.is_Integer
+            factors += [factor.base] * (2 - int(factor.exp) % 2) if whole else [factor]
+        return tuple(factors)
+
+    def _terms(self, x: Expr) -> dict[Expr, Fraction]:
+        """Return the monomials of a sum with their coefficients."""
+        terms: dict[Expr, Fraction] = {}
+        for monomial, c in self.expand(x).as_coefficients_dict().items():
+            if c.is_Rational:
+                terms[monomial] = Fraction(int(c.p), int(c.q))
+            else:
+                terms[monomial * c] = Fraction(1)
+        return terms
+
 
 # A finite number of sympy's, a truth value, or one of the floats inf, -inf and nan.
 Value: TypeAlias = Any
@@ -202,3 +298,63 @@ class Arithmetic(ABC):
     def _as_number(self, x: Value) -> Value:
         """Return a number, 0 or 1 for a condition."""
         return self.number(int(x)) if isinstance(x, bool) else x
+
+
+_NUMBERS = (*map(Fraction, (1, 2, 3, 0, -1, 5, -2)), *(Fraction(n, 6) for n in (3, 2, -9, 42)))
+_ALIKE = 12  # samples of as many numbers
+_DIGITS = 200  # of numbers that are not rational
+_EXACT_BITS = 4096  # exact numbers may grow to this size
+_LARGEST_EXPONENT = 200  # of exp: e ** 200 has fewer digits than are computed
+
+
+class Sample(Arithmetic):
+    """Numbers at random, exact as long as no root or exponential makes them irrational.
+
+    The first samples are of few simple numbers, and show best what is wrong. A comparison too close
+    to call ends a sample (ContradictionError), so a case never rests on rounding.
+    """
+
+    def __init__(self, seed: int, algebra: Algebra) -> None:
+        super().__init__(algebra)
+        self._random = random.Random(seed)
+        self._numbers = _NUMBERS[: 1 + seed // _ALIKE]
+        self._resolution = algebra.sympy.Float(10, _DIGITS) ** (-_DIGITS // 2)
+
+    def real(self, name: str, nonnegative: bool = False) -> Value:
+        x = self._random.choice(self._numbers)
+        return self.number(abs(x) if nonnegative else x)
+
+    def choose(self, count: int) -> int:
+        return self._random.randrange(count)
+
+    def finite_power(self, x: Value, power: Fraction) -> Value:
+        if self.algebra.bits(x) * abs(power) > _EXACT_BITS:
+            raise UnsupportedTermError("a number grows too long")
+        return self._rounded(x ** self.number(power))
+
+    def finite_function(self, name: str, x: Value) -> Value:
+        if name == "floor":
+            self._require_apart(x - self.algebra.sympy.Integer(round(x)))
+        elif name != "log" and abs(x) > _LARGEST_EXPONENT:
+            raise UnsupportedTermError("a number grows too large")
+        return self._rounded(getattr(self.algebra.sympy, name)(x))
+
+    def holds(self, x: Value, relation: str) -> bool:
+        self._require_apart(x)
+        return bool((x < 0 and relation != "==") or (x == 0 and relation != "<"))
+
+    def same(self, a: Value, b: Value) -> bool:
+        if not (is_finite(a) and is_finite(b)) or isinstance(a, bool):
+            return type(a) is type(b) and bool(a == b)
+        difference = a - b
+        if difference.is_Rational:
+            return bool(difference == 0)
+        return bool(abs(difference) <= max(abs(a), abs(b), 1) * self._resolution)
+
+    def _rounded(self, x: Value) -> Value:
+        return x if x.is_Rational else x.evalf(_DIGITS)
+
+    def _require_apart(self, x: Value) -> None:
+        """End the sample if digits do not tell a number from 0."""
+        if not x.is_Rational and abs(x) < self._resolution:
+            raise ContradictionError

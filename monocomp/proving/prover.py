@@ -1,7 +1,7 @@
 """Claims proved on symbols or refuted by numbers, in limited time.
 
 A claim (`identities`) is evaluated on symbols, case by case, and proved by sympy's expansion
-(`case_analysis`). Where no proof is found, numbers may refute it (`sampling`). A law that is
+(`case_analysis`). Where no proof is found, numbers may refute it (`Sample`). A law that is
 neither is not proved, and what rests on it is refused as if it failed.
 """
 
@@ -14,11 +14,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula
-from monocomp.proving.arithmetic import ContradictionError
+from monocomp.proving.arithmetic import Algebra, ContradictionError, Sample, UnsupportedTermError
 from monocomp.proving.case_analysis import OutOfTimeError, Path, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim, show_values
-from monocomp.proving.sampling import Sample
-from monocomp.proving.symbolic import Algebra, UnsupportedTermError
 
 TIME_LIMIT = 10.0  # seconds for one law
 FACTS = ("commutative",)  # worth knowing, and no obligation

@@ -81,15 +81,12 @@ laws(f"""
         max: maximum(maximum(a, b), maximum(x, y)) = maximum(maximum(a, x), maximum(b, y))
         min: minimum(minimum(a, b), minimum(x, y)) = minimum(minimum(a, x), minimum(b, y))
 
-    scaling: a positive factor leaves a maximum or minimum, and a sign turns it round
+    scaling: a positive factor leaves a maximum or minimum
         maximum: a * maximum(x, y) = maximum(a * x, a * y) for 0 < a
         minimum: a * minimum(x, y) = minimum(a * x, a * y) for 0 < a
-        sign: -maximum(x, y) = minimum(-x, -y)
-        maximum of nothing: -inf * a = -inf for 0 < a
 
     increasing functions: they keep the order of elements, so a choice by order is the same before
             and after
-        factor: a * x < a * y = x < y for 0 < a
         exponential: exp(x) < exp(y) = x < y
         maximum of exponentials: maximum(exp(x), exp(y)) = exp(maximum(x, y))
         minimum of exponentials: minimum(exp(x), exp(y)) = exp(minimum(x, y))
@@ -141,7 +138,6 @@ laws(f"""
         powers: x ** 2 * x ** 3 = x ** 5
         power of a product: (x * y) ** 2 = x ** 2 * y ** 2
         root of a square: (x ** 2) ** 0.5 = abs(x)
-        root of a product: (a * a * x) ** 0.5 = a * x ** 0.5 for 0 < a and 0 <= x
         log of exp: log(exp(x)) = x
         log of a product: log(exp(a) * exp(b)) = a + b
         power in an exponent: exp(2 * log(a)) = a ** 2 for 0 < a

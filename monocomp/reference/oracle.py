@@ -21,8 +21,9 @@ from __future__ import annotations
 import bisect
 import functools
 import math
+import operator
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -39,9 +40,7 @@ from monocomp.language import syntax as S
 from monocomp.language.parser import HasText, text_of
 from monocomp.reference import algebra, folds
 from monocomp.reference.algebra import Array
-from monocomp.reference.declared_extents import declared_extent
-from monocomp.reference.named_arrays import Axes, Scope, Value, aligned, rows, spread, union
-from monocomp.reference.reads import Reads
+from monocomp.reference.named_arrays import Axes, Reads, Scope, Value, aligned, rows, spread, union
 
 _CHUNK = 1 << 22  # elements of a definition's reductions that are held at once, where that can be
 _RECURSION = 20_000
@@ -420,3 +419,36 @@ def _operate(node: S.Expr, arrays: Sequence[Array], kinds: Sequence[Kind]) -> tu
             keeps = name in ("abs", "sign", "stop")
             return algebra.apply(name, arrays[0]), kind if keeps else "float"
     raise InternalError(f"the oracle has no rule for {type(node).__name__}")
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    **{"+": operator.add, "-": operator.sub, "*": operator.mul},
+    **{"//": operator.floordiv, "%": operator.mod, "maximum": max, "minimum": min},
+}
+
+
+def declared_extent(
+    extent_of: Mapping[str, str],
+    node: S.Expr,
+    extents: Mapping[str, int],
+    params: Mapping[str, int | float],
+) -> int | None:
+    """Return the number that a declared extent is, exactly; None if it divides by zero."""
+    match node:
+        case S.Number(value):
+            return int(value)
+        case S.Extent(index):
+            return extents[extent_of[index]]
+        case S.Name(name):
+            return int(params[name])
+    total, *others = (declared_extent(extent_of, p, extents, params) for p in S.children(node))
+    match node:
+        case S.Unary("-"):
+            return None if total is None else -total
+        case S.Binary(op) | S.Call(op) if op in _ARITHMETIC:
+            for x in others:
+                if total is None or x is None or (x == 0 and op in ("//", "%")):
+                    return None
+                total = _ARITHMETIC[op](total, x)
+            return total
+    raise InternalError("an extent holds an operation that the checker should have refused")

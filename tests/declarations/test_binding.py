@@ -18,7 +18,7 @@ from monocomp.errors import InputError, MonocompError, ShapeError
 from monocomp.extents.intervals import evaluated
 from monocomp.language.checker import check
 from monocomp.language.syntax import Program
-from monocomp.reference.declared_extents import declared_extent
+from monocomp.reference.oracle import declared_extent
 from monocomp.translation.translator import translate
 
 SCORES = check("S[i,j] = sum[d](Q[i,d] * K[j,d])")

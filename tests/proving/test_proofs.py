@@ -24,12 +24,10 @@ from monocomp.errors import MonoidLawError
 from monocomp.language import checker
 from monocomp.machine.cache import JsonStore
 from monocomp.proving import monoid_laws, proofs, prover
-from monocomp.proving.arithmetic import ContradictionError
+from monocomp.proving.arithmetic import Algebra, ContradictionError, Sample
 from monocomp.proving.case_analysis import OutOfTimeError, clock, holds_in_all_cases
 from monocomp.proving.identities import Claim
 from monocomp.proving.prover import Law
-from monocomp.proving.sampling import Sample
-from monocomp.proving.symbolic import Algebra
 from monocomp.reference import oracle
 from monocomp.terms import Term, UserMonoid
 from monocomp.terms.algebra import SE_PAIR, settled
