@@ -207,10 +207,11 @@ def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
 
 def centred(fold: Term, is_nested: bool = False) -> Centred | None:
     """Take apart a fold whose earlier results over its own domain are all centres; or a sum of
-    sums, which no loop moves. None as well where the law by which they move is not proved."""
+    sums, which no loop moves."""
     parts = _apart(fold)
-    if parts is None or move_centre.unproved is not None:
+    if parts is None:
         return None
+    move_centre.require_proved()
     return parts if is_nested or not parts.weights.inside else None
 
 

@@ -219,56 +219,28 @@ def _is_about(anchor: Term | None, distance: Term) -> bool:
 
 
 def _anchor(mean: Weights, distance: Term) -> Term | None:
-    """Return what varies in the distances, at the first place whose weight is not 0; 0 where there
-    is none. None if other positions are the first for other means.
+    """Return what varies in the distances, at the first place of their domain; 0 where there is
+    none. None if that is no place for all means, or its weight may be 0.
 
     An exponential that varies with an index that the elements lack is taken to be more than 0.
     """
     bound, condition = mean.bound, mean.condition
     exponents = [*addends(exponent_of(mean.weight)), *addends(mean.exponent or T.ZERO)]
-    weights = [f for f in factors(without_exponent(mean.weight)) if not T.is_positive(f)]
     own = distance.free | {bound.name}
-    if not all(w.free <= own for w in weights):
-        return None
-    conditions = [T.is_weight_there(a) for a in exponents if a.free <= own]
-    is_there = T.conjunction(
-        *(c for c in conditions if c is not None), *(T.compare("!=", w, T.ZERO) for w in weights)
+    is_weighed = all(map(T.is_positive, factors(without_exponent(mean.weight)))) and not any(
+        T.is_weight_there(a) for a in exponents if a.free <= own
     )
-    return _element(bound, condition, distance, _first(bound, condition, is_there))
-
-
-def _first(bound: Term, condition: Term, is_there: Term) -> Term:
-    """Return the first place of a domain where a condition holds, if there is one."""
     domain = split(bound, condition)
-    if is_there is T.TRUE and domain.mask is T.TRUE:
-        *starts, position = (i.start for i in domain.intervals)
-        for start in reversed(starts):
-            position = T.where(T.substitute(condition, {bound.name: start}), start, position)
-        return position
-    return T.fold("argmax", (bound,), T.TRUE, T.as_int(T.conjunction(condition, is_there)))
-
-
-def _element(bound: Term, condition: Term, distance: Term, position: Term) -> Term:
-    """Return what varies in the distances, at a position of the domain, or 0 where that is left
-    out."""
+    if not is_weighed or domain.mask is not T.TRUE or len(domain.intervals) > 1:
+        return None
+    position = domain.intervals[0].start
     varying = T.add(T.ZERO, *(a for a in addends(distance) if bound.name in a.free))
     number, element = primitive(varying, bound.name)
     folds = (t for t in T.subterms(element) if t.op == "fold")
     if any(t.args[0] is not T.TRUE or any(a.folded for a in t.args) for t in folds):
         return T.ZERO  # at one position, what is filtered and sums of sums are other programs
-    is_there = T.compare("<", position, T.extent_of(bound.extent))
-    substitution, read = {bound.name: position}, {bound.name: position}
-    if position.op == "index" and position.extent != bound.extent:
-        # A read with a plain index says that the tensor has its extent, a computed one does not.
-        read = {bound.name: T.function("maximum", position, T.const(0))}
-    inside = T.conjunction(
-        is_there,
-        *(
-            T.substitute(c, read if any(s.op == "read" for s in T.subterms(c)) else substitution)
-            for c in T.conjuncts(condition)
-        ),
-    )
-    element = T.substitute(element, read)
+    condition, element = (T.substitute(t, {bound.name: position}) for t in (condition, element))
+    inside = T.conjunction(T.compare("<", position, T.extent_of(bound.extent)), condition)
     return T.mul(T.const(number, "float"), T.where(inside, element, T.ZERO))
 
 

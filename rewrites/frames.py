@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from monocomp import terms as T
-from monocomp.rewrites.extrema import extrema
+from monocomp.rewrites.hoisting import extrema
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet

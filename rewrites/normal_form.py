@@ -11,10 +11,8 @@ from functools import cache
 
 from monocomp import terms as T
 from monocomp.rewrites.equalities import fixed_elements
-from monocomp.rewrites.extrema import extrema
-from monocomp.rewrites.hoisting import hoisting
-from monocomp.rewrites.quotients import quotients
-from monocomp.rewrites.results import results
+from monocomp.rewrites.hoisting import extrema, hoisting
+from monocomp.rewrites.results import quotients, results
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 

@@ -8,7 +8,7 @@ another's result comes a pass later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,26 +146,6 @@ def held_folds(terms: Iterable[Term], whole: Iterable[Term]) -> dict[Term, str]:
                 held[t] = i.name
                 break
     return held
-
-
-def join_tiles(loops: Sequence[Pass], tiles: Iterable[Term]) -> None:
-    """Let loops carry folds that could be whole tiles, where both would compute the same elements.
-
-    Law: fold(f) x fold(g) = fold(f x g) over one domain.
-    """
-    carried = {f for p in loops for f in p.folds}
-    for t in filter(lambda t: t not in carried, tiles):
-        for n, p in enumerate(loops):
-            earlier = (f for q in loops[: n + 1] for f in q.folds)
-            later = (f for q in loops[n:] for f in q.folds)
-            is_independent = not any(T.holds(f, t) for f in earlier) and not any(
-                T.holds(t, f) for f in later
-            )
-            is_alike = is_independent and T.domain_of(p.folds[0]) == T.domain_of(t)
-            if is_alike and any(not _computed(t).isdisjoint(_computed(f)) for f in p.folds):
-                p.folds.append(t)
-                _sort(p)
-                break
 
 
 def _computed(f: Term) -> set[Term]:

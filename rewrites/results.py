@@ -1,7 +1,8 @@
-"""Earlier results leave the folds that they stand in, and so meet their inverses outside."""
+"""Earlier results leave the folds that they stand in, and cancel where they meet their inverses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -12,6 +13,7 @@ from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
     addends,
+    common_number,
     exponent_of,
     factors,
     monomial,
@@ -130,13 +132,11 @@ def _addend(bindings: Bindings) -> Term:
 
 
 def _is_mixed(bindings: Bindings) -> bool:
-    """True if an addend of a sum in an addend is of a result, or holds a sum that is, and the sum
-    is free of results once they have left."""
-    a = bindings.terms["a"]
+    """True if an addend of a sum in an addend is of a result, and the sum is free of results once
+    they have left."""
     (bound,), fold = bindings.folds["k"]
     _, (_, body) = T.open_fold(fold)
-    is_of_result = _result_of(bindings) or any(_holds_result(f, *bound.attr) for f in factors(a))
-    return bool(is_of_result) and not _keeps_result(body, *bound.attr)
+    return _result_of(bindings) is not None and not _keeps_result(body, *bound.attr)
 
 
 def _is_result(f: Term, name: str, extent: str) -> bool:
@@ -144,13 +144,6 @@ def _is_result(f: Term, name: str, extent: str) -> bool:
     at a position that a fold has found, an anchor of distances."""
     is_anchor = any(s.op == "read" and bool(s.folded) for s in T.subterms(f))
     return name not in f.free and extent in f.folded and not is_anchor
-
-
-def _holds_result(f: Term, name: str, extent: str) -> bool:
-    if f.op != "add" or extent not in f.folded:
-        return False
-    parts = [g for a in f.args for g in parts_of("mul", a)]
-    return any(_is_result(g, name, extent) or _holds_result(g, name, extent) for g in parts)
 
 
 def _is_separable(bindings: Bindings) -> bool:
@@ -214,5 +207,85 @@ results.add(
         a_is_mixed_with_results=Guard(_is_mixed, "max[k](S[i,k])"),
         a_is_of_one_result=Guard(_is_separable, "max[k](S[i,k])", _addend),
         a_is_of_one_weight=Guard(_is_weighted, "exp({0})", _weight),
+    )
+)
+
+
+quotients = RuleSet("quotients", "what sums and their divisors have in common cancels")
+
+
+@quotients.procedure
+def factor_number(t: Term) -> Term | None:
+    """The number that the addends of a factor share stands before the product.
+
+    So a sum meets its multiples: p * (2 * p) is a square.
+
+    Law:     `x * (c * a + c * b) = c * x * (a + b)`
+    Claims:  distributivity
+    Needs:   c is a number
+    before:  A[i] = X[i] * (2 * Y[i] + 6 * Z[i])
+    after:   A[i] = 2 * X[i] * (Y[i] + 3 * Z[i])
+    """
+    if t.op != "mul":
+        return None
+    numbers = [common_number(f) for f in t.args]
+    if all(number == 1 for number, _ in numbers):
+        return None
+    return T.mul(*(x for number, f in numbers for x in (T.const(number, t.kind), f)))
+
+
+@quotients.procedure
+def divide_addends(t: Term) -> Term | None:
+    """A sum is divided addend by addend where a divisor cancels.
+
+    Law:     `(a * p + b) / p = a + b / p`
+    Claims:  distributivity
+    Needs:   an addend is divided without rest, or the divisor is over a set, and mostly cancels;
+             those that are not stay together where the divisor may be 0
+    before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
+    after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
+    """
+    if t.op != "mul":
+        return None
+    divisors = {f.args[0]: f.attr for f in t.args if f.op == "pow" and f.attr < 0}
+    for f in t.args if divisors else ():
+        divide = {b: n for b, n in divisors.items() if any(_cancels(a, b, n) for a in addends(f))}
+        if f.op == "add" and divide:
+            inverses = [T.power_of(base, n) for base, n in divide.items()]
+            others = (g for g in t.args if g is not f and g not in inverses)
+            divided = (T.mul(*inverses, a) for a in _apart_from_rest(f, divide))
+            return T.mul(*others, T.add(*divided))
+    return None
+
+
+def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
+    """Return the addends, and as one those in which a divisor that may be 0 does not cancel: each
+    over it is infinite, and inf - inf has no value."""
+    unsure = {b: n for b, n in divisors.items() if not T.is_positive(b)}
+    rest = [a for a in total.args if not all(_cancels(a, b, n) for b, n in unsure.items())]
+    return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
+
+
+def _cancels(addend: Term, divisor: Term, n: Fraction) -> bool:
+    """True if an addend has a divisor as a factor, in the power of that unless it is over a set."""
+    least = 0 if divisor.folded else -n
+    return any(b is divisor and p >= least for b, p in map(T.base_and_power, factors(addend)))
+
+
+def _are_out_of_order(bindings: Bindings) -> bool:
+    """True if the extent of the inner sum comes before that of the outer one."""
+    (_, outer), (_, inner) = bindings.folds["k"], bindings.folds["j"]
+    return bool(inner.attr.extents < outer.attr.extents)
+
+
+quotients.add(
+    *equations(
+        """
+        # Sums that follow one another directly are taken in one fixed order; a filter goes with the
+        # innermost index that it names.
+        reorder_sums: sum[k if c](sum[j if d and e](x)) = sum[j if d](sum[k if c and e](x))
+            needs d free of k, worth their extents are out of order
+        """,
+        their_extents_are_out_of_order=Guard(_are_out_of_order),
     )
 )

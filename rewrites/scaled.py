@@ -25,7 +25,7 @@ from monocomp.rewrites.frames import (
     joint_frame,
     largest,
 )
-from monocomp.rewrites.quotients import factor_number
+from monocomp.rewrites.results import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa

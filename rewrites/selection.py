@@ -1,8 +1,8 @@
 """Selection: what keeps the order of elements leaves a choice among them.
 
-argmax, top and argtop compare elements and do nothing else. So they commute with increasing
-functions: positions do not change, and values are mapped after they are chosen. The largest
-probabilities are then found among the logits, in the pass that sums the weights.
+top and argtop compare elements and do nothing else. So they commute with increasing functions:
+positions do not change, and values are mapped after they are chosen. The largest probabilities are
+then found among the logits, in the pass that sums the weights.
 """
 
 from __future__ import annotations
@@ -16,27 +16,14 @@ from monocomp.terms.algebra import is_selection
 
 selection = RuleSet("selection", "increasing functions leave a choice among elements")
 
-for one, name in (("argmax[k if c]", ""), ("argtop[k -> r if c]", "_of_argtop")):
-    selection.add(
-        *equations(
-            f"""
-            # The position of an extreme element is that of its image under a shift.
-            leave_shift{name}: {one}(a + x) = {one}(x)  needs a free of k, a unmasked
-
-            # So it is where elements are scaled.
-            leave_scale{name}: {one}(a * x) = {one}(x)
-                needs a free of k, a positive where it is a number, worth a scales no weights
-            """,
-            a_scales_no_weights=Guard(scales_no_weights),
-        )
-    )
 selection.add(
     *equations(
         """
-        # The largest elements are mapped after they are chosen.
-        map_shifted: top[k -> r if c](a + x) = a + top[k -> r if c](x)  needs a free of k
+        # The position of an extreme element is that of its image where elements are scaled.
+        leave_scale: argtop[k -> r if c](a * x) = argtop[k -> r if c](x)
+            needs a free of k, a positive where it is a number, worth a scales no weights
 
-        # What is missing stays -inf.
+        # The largest elements are mapped after they are chosen; what is missing stays -inf.
         map_scaled: top[k -> r if c](a * x)
             = where(0 <= argtop[k -> r if c](x), a * top[k -> r if c](x), -inf)
             needs a free of k, a positive where it is a number, worth a scales no weights
@@ -51,29 +38,23 @@ _LEAST = T.const(-(2**127), "float")  # the exponential of it is 0, and it is fi
 def choose_among_exponents(t: Term) -> Term | None:
     """The largest exponentials are those of the largest exponents.
 
-    Of an element that is 0 the exponent is -inf, which would be none. It becomes a number, unless
-    all that is left then is the first position, which is that of an element.
+    Of an element that is 0 the exponent is -inf, which would be none. It becomes a number.
 
-    Law:     `argmax[k](exp(x)) = argmax[k](x)`, and `top[k -> r](exp(x)) = exp(top[k -> r](x))`;
-             what is missing stays `-inf`
+    Law:     `top[k -> r](exp(x)) = exp(top[k -> r](x))`; what is missing stays `-inf`
     Claims:  increasing functions
     before:  index e < 2
              T[i,e] = top[k -> e](exp(relu(S[i,k])))
     after:   index e < 2
              T[i,e] = where(0 <= argtop[k -> e](relu(S[i,k])), exp(top[k -> e](relu(S[i,k]))), -inf)
     """
-    is_position = t.op == "fold" and t.attr.monoid == "argmax"
-    if not (is_position or is_selection(t)):
+    if not is_selection(t):
         return None
     (bound,), (condition, weight) = T.open_fold(t)
     if weight.op != "exp" or bound.name not in weight.free:
         return None
     (x,) = weight.args
-    if not (T.exceeds_minus_infinity(x) or (is_position and condition is T.TRUE)):
+    if not T.exceeds_minus_infinity(x):
         x = T.function("maximum", x, _LEAST)
-
-    if is_position:
-        return T.fold("argmax", (bound,), condition, x)
 
     def listed(monoid: str) -> Term:
         return T.fold_at(monoid, t.args[0], bound, condition, x, target=t.attr.target)

@@ -20,7 +20,6 @@ from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.normal_form import normal_form, normalise, ring
 from monocomp.rewrites.products import products
-from monocomp.rewrites.quotients import divisors
 from monocomp.rewrites.scaled import lifting
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
@@ -28,9 +27,7 @@ from monocomp.rewriting.rules import Rule, RuleSet
 from monocomp.terms.equations import Equations
 
 # What these bring is brought to normal form again, with what stands around it.
-split_normal_form = RuleSet(
-    "products", products.purpose, [*normal_form.rules, *divisors.rules, *products.rules]
-)
+split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
 exchange = exchange_by(split_normal_form, elements_of_folds)
 exchanged_normal_form = RuleSet(
     "exchange",

@@ -24,7 +24,7 @@ from monocomp.lowering.values import Values
 from monocomp.proving.proofs import commutes
 from monocomp.rewrites.centred import Centred, centred
 from monocomp.rewrites.frames import largest
-from monocomp.rewrites.pullback import Pass, join_tiles, passes
+from monocomp.rewrites.pullback import Pass, passes
 from monocomp.terms import Term
 from monocomp.terms.algebra import (
     SE_PAIR,
@@ -76,12 +76,7 @@ class Loops(Values):
 
     def prepare(self, terms: Iterable[Term]) -> None:
         """Emit the loops of this scope that the terms need, shallow ones first."""
-        terms = list(terms)
-        loops = passes(terms, self._is_streamed, self.held)
-        if loops:
-            here = filter(self._is_fold_here, T.subterms(*terms))
-            join_tiles(loops, filter(self._is_tile, here))
-        for group in loops:
+        for group in passes(terms, self._is_streamed, self.held):
             with self._folding(group.folds[0]):
                 self._loop(group)
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from monocomp import terms as T
 from monocomp.terms import Number, Term
-from monocomp.terms.domain import domain
 from monocomp.terms.parts import addends as addends
 from monocomp.terms.parts import factors as factors
 
@@ -50,21 +49,9 @@ def monomial(t: Term) -> Monomial:
 
 
 @lru_cache(maxsize=16384)
-def content(
-    t: Term, positive: bool = False, clear: bool = False, inverse: bool = False
-) -> tuple[Term, Term]:
-    """Split a float sum into (common factor, primitive part).
-
-    The primitive part is the same for t and for any monomial times t: sums that differ by a factor
-    meet in quotients, roots and logarithms.
-
-    Args:
-        t: the sum.
-        positive: True if only factors that are provably positive leave, and no numbers.
-        clear: True if divisors leave that are extents, so that a mean becomes a sum.
-        inverse: True if the inverses of exponentials leave that some addends are multiplied with,
-            as other divisors do not.
-    """
+def content(t: Term) -> tuple[Term, Term]:
+    """Split a float sum into (common factor, primitive part), which is the same for t and for any
+    monomial times t."""
     if t.op != "add" or t.kind != "float":
         return T.ONE, t
     monomials = [monomial(a) for a in t.args]
@@ -73,42 +60,20 @@ def content(
     for base in sorted(bases, key=lambda b: b.key):
         least = min(powers.get(base, Fraction(0)) for _, powers, _ in monomials)
         stays = T.is_bracket(base)
-        if least < 0 and not (base.op == "cast" and clear):  # a + b / x is (a x + b) / x for x != 0
+        if least < 0:  # a + b / x is (a x + b) / x for x != 0
             stays |= not all(base in powers for _, powers, _ in monomials)
-        if least != 0 and not stays and (not positive or T.is_positive(base)):
+        if least != 0 and not stays:
             leaving[base] = least
-    outside: list[Term] = []
     first, *others = (addends(exponent) for _, _, exponent in monomials)
     shared = [a for a in first if all(a in e for e in others)]
-    if inverse:
-        shared += _inverses(t, shared)
-    if shared:
-        outside.append(T.exp(T.add(T.ZERO, *shared)))
-    if not positive:
-        outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
+    outside = [T.exp(T.add(T.ZERO, *shared))] if shared else []
+    outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
     common = T.mul(T.ONE, *(T.power_of(b, least) for b, least in leaving.items()), *outside)
     if common is T.ONE:
         return T.ONE, t
     # One by one, as a number times a sum is a sum, which would not meet that sum's inverse.
     inverses = [T.power_of(f, -1) for f in outside]
     return common, T.add(*(T.mul(without_powers(a, leaving), *inverses) for a in t.args))
-
-
-def _inverses(total: Term, shared: Sequence[Term]) -> list[Term]:
-    """Return -n * u of the exponents with a negative coefficient, the largest n of each u; but for
-    shares of what is given, which are at most 1. Where u is no number the sum is unspecified; so
-    the addend is not 0 there because of a factor or another exponent."""
-    numbers: dict[Term, Number] = {}
-    for _, powers, exponent in (monomial(T.shares(a)[1]) for a in addends(total)):
-        if any(domain(base).zero for base, n in powers.items() if n > 0):
-            continue
-        for a in addends(exponent):
-            n, u = T.split_coefficient(a)
-            is_there = not any(domain(b).masked for b in addends(exponent) if b is not a)
-            inverts = u is not None and n < 0 and is_there and T.is_finite_if_read(u)
-            if u is not None and inverts and a not in shared:
-                numbers[u] = min(n, numbers.get(u, n))
-    return [T.mul(T.const(n, "float"), u) for u, n in numbers.items()]
 
 
 def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:

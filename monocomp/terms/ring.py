@@ -246,9 +246,8 @@ def divide(a: Term, b: Term) -> Term:
 def power_of(base: Term, power: Fraction | int) -> Term:
     """base ** power, for a rational power
 
-    The power of a product is the product of powers where that is true for reals: for whole
-    powers, and for the factors that are not negative. A bracket is its own power; what it
-    divides is 0 or unspecified where it is 0.
+    A whole power of a product is the product of powers. A bracket is its own power; what it divides
+    is 0 or unspecified where it is 0.
     """
     power = power if isinstance(power, Fraction) else Fraction(power)
     if power == 0:
@@ -276,14 +275,8 @@ def power_of(base: Term, power: Fraction | int) -> Term:
         if first.denominator > 1:
             return power_of(*_of_root(inner, first * power))
         return power_of(inner, first * power)
-    if base.op == "mul":
-        if power.denominator == 1:
-            return mul(*(power_of(t, power) for t in base.args))
-        apart = list(filter(is_nonnegative, base.args))
-        outside = [power_of(t, power) for t in apart]
-        rest = [t for t in base.args if t not in apart]
-        if outside:
-            return mul(*outside, power_of(mul(*rest), power)) if rest else mul(*outside)
+    if base.op == "mul" and power.denominator == 1:
+        return mul(*(power_of(t, power) for t in base.args))
     if base.op == "add" and power % 2 == 0:
         base = leading_positive(base)
     return intern("pow", (base,), power, base.kind)

@@ -1,10 +1,9 @@
 """Shares: what an element is of a sum that is given, at most 1.
 
-An input L may be given with its definition, log(sum[k](exp(S[q,k]))) say, or the sum itself
-(`nodes.Equation`). One of several numbers that are at least 0 is at most their sum, and the
-logarithm is increasing: so wherever the sum has the element, S[q,k] - L[q] is at most 0, and
-exp(S[q,k]) / Z[q] at most 1: the law "shares" (`proving.rule_laws`). Such a weight needs no frame,
-as long as it is not taken apart.
+An input L may be given with its definition, log(sum[k](exp(S[q,k]))) say (`nodes.Equation`). One of
+several numbers that are at least 0 is at most their sum, and the logarithm is increasing: so
+wherever the sum has the element, S[q,k] - L[q] is at most 0. Such a weight needs no frame, as long
+as it is not taken apart.
 """
 
 from __future__ import annotations
@@ -17,40 +16,28 @@ from monocomp.terms.binders import open_as, open_fold
 from monocomp.terms.comparisons import in_range
 from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.folds import substitute
-from monocomp.terms.functions import log
 from monocomp.terms.leaves import ONE, READS, ZERO, const, index
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Term
-from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
+from monocomp.terms.parts import addends, factors, is_bracket, split_coefficient
 from monocomp.terms.ring import add, exp, mul, multiply_out, sub
 from monocomp.terms.walking import element, subterms
 
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     """Return a product as (shares of given sums, the rest), where conditions are known to hold."""
-    parts = list(factors(t))
-    if not any(f.op == "exp" for f in parts):
-        return ONE, t
+    parts, share = factors(t), ZERO
     exponent = add(ZERO, *(f.args[0] for f in parts if f.op == "exp"))
-    given = [*_logarithms(exponent), *_divisors(parts)]
-    if not given:
-        return ONE, t
     conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
-    share = ONE
-    for gone, times, total in given:
-        logarithm = _elements_of(total, times, exponent, conditions)
-        if logarithm is None:
-            continue
-        if gone in parts:
-            parts.remove(gone)
-            share = mul(share, exp(logarithm), gone)
-        else:
-            logarithm = add(logarithm, gone)
-            share = mul(share, exp(logarithm))
-        exponent = sub(exponent, logarithm)
-    if share is ONE:
+    for addend, times, total in _logarithms(exponent):
+        elements = _elements_of(total, times, exponent, conditions)
+        if elements is not None:
+            share = add(share, elements, addend)
+            exponent = sub(exponent, add(elements, addend))
+    if share is ZERO:
         return ONE, t
-    return share, mul(const(1, t.kind), *(f for f in parts if f.op != "exp"), exp(exponent))
+    others = (f for f in parts if f.op != "exp")
+    return exp(share), mul(const(1, t.kind), *others, exp(exponent))
 
 
 def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
@@ -59,14 +46,6 @@ def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
         number, rest = split_coefficient(a)
         if isinstance(number, Fraction) and number < 0 and rest is not None and _is_given(rest):
             yield a, -number, element(rest.attr, rest.args)
-
-
-def _divisors(parts: Iterable[Term]) -> Iterator[tuple[Term, Fraction, Term]]:
-    """(factor, c, log(z)) for the factors z ** -c that are given."""
-    for f in parts:
-        base, power = base_and_power(f)
-        if power < 0 and _is_given(base):
-            yield f, -power, log(element(base.attr, base.args))
 
 
 def _is_given(t: Term) -> bool:

@@ -49,10 +49,6 @@ WRITINGS = {
         "O[q,e] = sum[k](E[q,k] * V[k,e]) / (exp(sink - M[q]) + sum[k](E[q,k]))",
         "no maximum": f"{SINK}"
         "O[q,e] = sum[k](exp(S[q,k]) * V[k,e]) / (exp(sink) + sum[k](exp(S[q,k])))",
-        "relative to the sink": f"{SINK}E[q,k] = exp(S[q,k] - sink)\n"
-        "O[q,e] = sum[k](E[q,k] * V[k,e]) / (1 + sum[k](E[q,k]))",
-        "a gate": f"{SINK}L[q] = logsumexp[k](S[q,k])\n"
-        "O[q,e] = sigmoid(L[q] - sink) * sum[k](softmax[k](S[q,k]) * V[k,e])",
         "log-sum-exp with the sink": f"{SINK}L[q] = logsumexp[k](S[q,k])\n"
         "Z[q] = log(exp(sink) + exp(L[q]))\nO[q,e] = sum[k](exp(S[q,k] - Z[q]) * V[k,e])",
         "a longer row": f"{SINK}index j < |k| + 1\n"
@@ -60,8 +56,6 @@ WRITINGS = {
         "O[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
     },
     "update of a log-sum-exp": {
-        "about c": f"input c[q]: int\n{UPDATE}R[q] = sum[k](exp(S[q,k] - c[q]))\n"
-        "N[q] = c[q] + log(exp(L[q] - c[q]) + R[q])",
         "about the maximum": f"{UPDATE}M[q] = maximum(L[q], max[k](S[q,k]))\n"
         "N[q] = M[q] + log(exp(L[q] - M[q]) + sum[k](exp(S[q,k] - M[q])))",
         "naive": f"{UPDATE}N[q] = log(exp(L[q]) + sum[k](exp(S[q,k])))",
@@ -181,8 +175,6 @@ WRITINGS = {
         "O[q,e] = sum[k](relu(A[q,k]) / sum[k](abs(A[q,k])) * V[k,e])",
         "maximum with 0": f"{QKV}{S}A[q,k] = exp(S[q,k]) - 1\n"
         "O[q,e] = sum[k](maximum(A[q,k], 0) * V[k,e]) / sum[k](abs(A[q,k]))",
-        "scaled by exp(c)": f"{QKV}{S}A[q,k] = exp(S[q,k] - 3) - exp(-3)\n"
-        "O[q,e] = sum[k](relu(A[q,k]) * V[k,e]) / sum[k](abs(A[q,k]))",
     },
     "root mean square": {
         "rsqrt": "N[i,k] = X[i,k] * rsqrt(mean[k](X[i,k] ** 2) + 1e-6)",

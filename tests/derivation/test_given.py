@@ -51,11 +51,6 @@ SHARES = [
     "O[q,e] = sum[k if k <= q](exp(S[q,k] - L[q]) * V[k,e])",
     "input L[q] = logsumexp[k if k <= q](S[q,k] + B[q])\n"
     "O[q,e] = sum[k if k <= q](exp(S[q,k] + B[q] - L[q]) * V[k,e])",
-    "input Z[q] = sum[k if k <= q](exp(S[q,k]))\n"
-    "O[q,e] = sum[k if k <= q](exp(S[q,k]) / Z[q] * V[k,e])",
-    "input M[q] = max[k if k <= q](S[q,k])\n"
-    "input Z[q] = sum[k if k <= q](exp(S[q,k] - M[q]))\n"
-    "O[k,e] = sum[q if k <= q](exp(S[q,k] - M[q]) / Z[q] * V[q,e])",
     "input L[q] = logsumexp[k if k <= q](S[q,k]), p[q]: int\n"
     "O[q,e] = sum[k if k <= q](exp(S[p[q],k] - L[p[q]]) * (k <= p[q]) * V[k,e])",
     f"{L}O[q,e] = sum[k if k <= q](P[q,k] ** 2 * V[k,e])",
@@ -94,7 +89,7 @@ NO_SHARES = [
     f"{FULL}O[q,e] = sum[k](exp(S[q,k] + T[q,k] - L[q]) * V[k,e])",
     f"{FULL}O[q,j] = sum[k](exp(S[q,k] + T[q,j] - 2 * L[q]) * V[k])",
     "input L[q] = log(sum[k](exp(S[q,k])) - 1)\nO[q,e] = sum[k](exp(S[q,k] - L[q]) * V[k,e])",
-    "input Z[q] = sum[k](exp(S[q,k]))\nO[q,e] = sum[k](exp(2 * S[q,k]) / Z[q] * V[k,e])",
+    "input Z[q] = sum[k](exp(S[q,k]))\nO[q,e] = sum[k](exp(S[q,k]) / Z[q] * V[k,e])",
 ]
 
 

@@ -67,6 +67,8 @@ NEAR_MISSES = {
         f"index i < 4\nV[i] = sum[k]({W} * (sum[j if j < 3](Z[k,j])"
         f" - {mean('sum[j if j < 3](Z[k,j])', W)}) ** 2)",
         f"V[i] = SE[k]((Y[k] - {softmean('Y[l]', 'X[i,l]')}) ** 2, D[i,k]).v",
+        # The weight of the first element may be 0.
+        f"V[i] = SE[k]((Z[k,k] - {softmean('Z[l,l]', 'X[i,l] + Y[l]')}) ** 2, X[i,k] + Y[k]).v",
     ],
     "centre_exponents": [
         *(  # of one addend, whichever comes first
@@ -105,8 +107,6 @@ NEAR_MISSES = {
 }
 
 
-FIRST = "argmax[l](1 * (-inf < Y[l]))"
-AT_FIRST = f"(Z[k,k] - where({FIRST} < |k|, Z[{FIRST}, {FIRST}], 0))"
 ORIGIN = "where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)"
 FROM_ORIGIN = f"(sum[l](Y[l] * Z[k,l]) - {ORIGIN})"
 OF_X = softmean("X[i,k]", "X[i,k]", "k")
@@ -147,10 +147,6 @@ VARIANTS = {
         "sum[m](exp(i * m) * sum[l](Y[l] * Z[m,l])) / sum[m](exp(i * m))) ** 2)"
         f" => sum[k](Z[k,k]) + sum[k]({W} * {FROM_ORIGIN} ** 2)"
         f" - sum[k]({W} * {FROM_ORIGIN}) ** 2 / sum[k]({W})",
-        # the first element whose weight is not 0 for all rows
-        f"SE[k]((Z[k,k] - {softmean('Z[l,l]', 'X[i,l] + Y[l]')}) ** 2, X[i,k] + Y[k]).v"
-        f" => SE[k]({AT_FIRST} ** 2, X[i,k] + Y[k]).v"
-        f" - SE[k]{AT_FIRST[:-1]}, X[i,k] + Y[k]).v ** 2 / SE[k](1, X[i,k] + Y[k]).v",
         # of exponents all are finite that vary with no other index
         f"SE[k]((Y[k] - {softmean('Y[l]', 'X[i,l] + l')}) ** 2, X[i,k] + k).v"
         " => SE[k]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2, X[i,k] + k).v"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from monocomp import terms as T
 from monocomp.derivation.rule_sets import derive
-from monocomp.rewrites.pullback import join_tiles, passes
+from monocomp.rewrites.pullback import passes
 from monocomp.terms import Term
 from tests.rewrites.rules import equations
 
@@ -48,23 +47,3 @@ def test_passes(text: str) -> None:
     found = passes([e.body for e in program.outputs], is_streamed, {})
     shown = [f"{p.level} {' '.join(sorted(f.attr.name for f in p.folds))}" for p in found]
     assert shown == PASSES[text]
-
-
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
-        ("O[q] = max[k](S[q,k]) * sum[k](relu(S[q,k]) * B[k])", [2]),
-        ("O[q] = max[k](S[q,k]) * sum[k if k <= q](relu(S[q,k]) * B[k])", [1]),
-        ("O[q] = max[k](S[q,k]) * sum[k](A[q,k] * B[k])", [1]),
-        ("O[q] = sum[k](relu(S[q,k] - max[l](S[q,l])) * B[k])", [1]),
-        ("O[q] = max[k](relu(S[q,k] - sum[l](relu(S[q,l]) * B[l])))", [1]),
-    ],
-    ids=["alike", "another filter", "nothing in common", "needs the loop", "needed by the loop"],
-)
-def test_tiles_join_loops_that_compute_the_same(text: str, counts: list[int]) -> None:
-    program = derive(equations(ATTENTION + text)).program
-    bodies = [e.body for e in program.outputs]
-    loops = passes(bodies, lambda t: t.op == "fold" and t.attr.monoid == "max", {})
-    folds = (t for t in T.subterms(*bodies) if t.op == "fold" and t.attr.extents == ("k",))
-    join_tiles(loops, (t for t in folds if t.attr.monoid == "sum" and not T.is_open(t)))
-    assert [len(p.folds) for p in loops] == counts
