@@ -294,18 +294,3 @@ class UsageError(MonocompError):
 
 class InternalError(MonocompError):
     """A fault of the compiler; please report it with the program."""
-
-
-def require(holds: object, fault: str) -> None:
-    """Raise an InternalError unless what a stage needs holds."""
-    if not holds:
-        raise InternalError(fault)
-
-
-@contextmanager
-def faults_of(program: object, title: str = "") -> Iterator[None]:
-    """Show a program with each InternalError that is raised inside, under a title."""
-    try:
-        yield
-    except InternalError as fault:
-        raise InternalError(f"{title}{fault}", notes=[str(program)]) from None

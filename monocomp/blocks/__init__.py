@@ -17,7 +17,7 @@
 `liveness` lists the values that a thread holds at once.
 
 `values`, `statements` and `program` are the data, which print, and `traversal` walks them;
-`verifier` checks a program, and the block interpreter of the backends says what it means.
+What it means, the source says that is printed of it.
 """
 
 from __future__ import annotations

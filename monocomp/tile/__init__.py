@@ -7,7 +7,6 @@
     printer        a program as text
     parser         the text as a program
     extrema        which combines are extrema with their positions
-    verifier       what holds of every program
     single_uses    a pass that names no value which is used once
     order          a pass that puts reads and sums before products
     split_padding  a pass that holds an axis as two tiles

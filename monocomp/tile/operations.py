@@ -1,6 +1,6 @@
 """The operations of kernels, in one table for all that reads them.
 
-An operation is added here: the verifier then knows how it is typed, printers and the parser how it
+An operation is added here: `apply` then knows how it is typed, printers and the parser how it
 is written, the interpreter which function of NumPy and torch it is, and the counters what it
 costs. `SIGNS` writes some of them between two operands, and has their values for two numbers, which
 constructors fold.

@@ -3,7 +3,7 @@
 A statement is a line of its own form; its expressions are those of Python, once every word in them
 is numbered, as a tensor may be called `lambda`. Kinds and axes of expressions are not written: they
 follow from the table of operations and from what names stand for. What is read is not checked
-otherwise: that is the verifier's affair.
+otherwise.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import torch
 
 from monocomp.lowering.in_place import accumulate_in_place
 from monocomp.tile.parser import parse
-from monocomp.tile.verifier import verify
 from tests.tile.running import BACKENDS
 
 KERNEL = """
@@ -63,7 +62,7 @@ def kernel(**parts: str) -> str:
 
 def in_place(text: str) -> str:
     p = parse(text)
-    return str(verify(replace(p, body=accumulate_in_place(p.body))))
+    return str(replace(p, body=accumulate_in_place(p.body)))
 
 
 @pytest.mark.parametrize("name", JOINED)

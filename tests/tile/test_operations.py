@@ -96,6 +96,11 @@ def test_no_operation() -> None:
         apply("cbrt", local("x", frozenset(), "float"))
 
 
+def test_nothing_is_reduced_along_an_axis_that_operands_lack() -> None:
+    with pytest.raises(InternalError, match="reduce along k, which no operand has"):
+        apply("reduce", local("x", frozenset("i"), "float"), attr=("sum", "k"))
+
+
 def test_what_operations_cost() -> None:
     """What does something has a unit, and what does nothing has none."""
     for row in OPERATIONS.values():

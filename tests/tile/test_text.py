@@ -17,7 +17,6 @@ from monocomp.errors import InternalError
 from monocomp.tile import Loop, Statement, TileProgram
 from monocomp.tile.order import order_statements
 from monocomp.tile.parser import parse
-from monocomp.tile.verifier import verify, verify_all
 from tests.program_generator import program
 from tests.tile.kernels import TEXTS, after_passes, kernels
 from tests.tile.running import BACKENDS
@@ -46,9 +45,8 @@ def check_text(p: TileProgram) -> None:
 
 
 def check_passes(text: str) -> None:
-    """After every pass nothing is wrong, and the text says it all."""
+    """After every pass the text says it all."""
     for found in after_passes(text):
-        verify_all(found)
         for p in found:
             check_text(p)
 
@@ -127,7 +125,7 @@ SUM = "l_i + sum[k](inside[k, 0.0](X_tile))"
 
 def ordered(text: str) -> str:
     p = parse(text)
-    return str(verify(replace(p, body=order_statements(p.body))))
+    return str(replace(p, body=order_statements(p.body)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
