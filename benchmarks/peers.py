@@ -108,7 +108,8 @@ def in_one_tile(program: str, *tensors: Tensor) -> Prepare:
             return ours(program, *tensors)()
         binding = compiled.calls.bind({n: tuple(t.shape) for n, t in inputs.items()}, {})
         runner = compiled.calls.runner(inputs, binding)
-        legal = runner.legal(inputs, packed_extents(runner.program, binding.extents))
+        forms = runner.forms(inputs, packed_extents(runner.program, binding.extents))
+        legal = (each.legal[0] for each in forms)
         chosen = tuple(next(s for s in table.ranked(x) if not s.split_axes) for x in legal)
         _, plan = runner._call(inputs, binding.params, chosen)
         return lambda: plan((*tensors, *binding.params.values()))[0]

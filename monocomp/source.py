@@ -125,7 +125,6 @@ class Emission:
             plan.program,
             plan.extents(self.extents),
             () if self.minimal else plan.derivation.outline(),
-            self.dialect,
             self._promises if self.minimal else None,
         )
 

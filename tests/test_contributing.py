@@ -99,5 +99,5 @@ def test_a_dialect(shown: dict[str, Any]) -> None:
     kernel: mc.Kernel = shown["roots"]
     sizes = {"i": 64, "k": 128}
     inputs = without_elements(kernel, sizes)
-    (launch,) = first_launches(kernel, inputs, sizes, dialect=DIALECTS["libdevice"]())
+    (launch,) = first_launches(kernel, inputs, sizes, dialects=[DIALECTS["libdevice"]()])
     assert "__nv_sqrtf" in accepted("cuda:90", launch)

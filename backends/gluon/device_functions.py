@@ -1,8 +1,7 @@
-"""Functions that Gluon lacks, as text: those of Triton, and those for blocks in shared memory."""
+"""Functions that Gluon lacks, as text: those that Triton lacks too, which kernels in both may call,
+and those for blocks in shared memory."""
 
 from __future__ import annotations
-
-import re
 
 from monocomp.backends.triton import device_functions as triton
 
@@ -57,13 +56,8 @@ def turn(way: gl.constexpr, group: gl.constexpr):
     gl.inline_asm_elementwise(TEXT, "=r,r", [x], gl.int32, is_pure=False, pack=1)'''
 
 
-def _in_gluon(function: str) -> str:
-    """Return a function of Triton's device, whose every operation Gluon has by the same name."""
-    return re.sub(r"\btl\.(?!PropagateNan)", "gl.", function.replace("@triton.jit", "@gluon.jit"))
-
-
 DEVICE_FUNCTIONS = {
-    **{name: _in_gluon(text) for name, text in triton.DEVICE_FUNCTIONS.items()},
+    **triton.DEVICE_FUNCTIONS,
     "keep_within": _KEEP_WITHIN,
     "following": _FOLLOWING,
     "tell": _TELL,

@@ -16,16 +16,16 @@ from monocomp.backends.triton.host_functions import HOST_FUNCTIONS
 from monocomp.tile import TileProgram
 
 _HOPPER = "triton.experimental.gluon.language.nvidia.hopper"
-_DESCRIPTOR = '''def TensorDescriptor(tensor, shape, strides, block):
-    """Describe blocks as products of 16 bits take them, or vectors; None for others."""
+_SHARED_DESCRIPTOR = '''def shared_descriptor(tensor, block):
+    """What loads blocks as products of 16 bits take them, or vectors; None for others."""
     is_vector = sum(length > 1 for length in block) == 1
     dtypes = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
     dtypes |= {torch.float32: gl.float32} if is_vector else {}
-    dtype = dtypes.get(tensor.dtype)
-    if dtype is None:
+    described = descriptor(tensor, block)
+    if tensor.dtype not in dtypes or described is None:
         return None
-    layout = gl.NVMMASharedLayout.get_default_for(block, dtype)
-    return hopper.TensorDescriptor(tensor, shape, strides, block, layout)'''
+    layout = gl.NVMMASharedLayout.get_default_for(block, dtypes[tensor.dtype])
+    return hopper.TensorDescriptor(tensor, described.shape, described.strides, block, layout)'''
 _LAUNCH = '''def launch(kernel, programs, *args, **options):
     """Run a kernel in so many programs; if they work through items, in one a multiprocessor."""
     if "ITEMS" in options:
@@ -54,7 +54,7 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
 GLUON = replace(
     UNPRINTED,
     printer=GluonPrinter,
-    legal=legal.LegalOfWarpgroups,
+    schedules=legal.LegalOfWarpgroups,
     table=legal,
     reasons=legal.reasons,
     reserved={
@@ -67,9 +67,13 @@ GLUON = replace(
         "from triton.experimental.gluon import language as gl",
         f"from {_HOPPER} import (",
         "    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait)",
+        "from triton.experimental.gluon.nvidia import hopper",
     ),
-    descriptor_import="from triton.experimental.gluon.nvidia import hopper",
     device_functions=DEVICE_FUNCTIONS,
-    host_functions={"TensorDescriptor": _DESCRIPTOR, **HOST_FUNCTIONS, "launch": _LAUNCH},
+    host_functions={
+        **HOST_FUNCTIONS,
+        "shared_descriptor": _SHARED_DESCRIPTOR,
+        "launch": _LAUNCH,
+    },
     devices=_DEVICES,
 )

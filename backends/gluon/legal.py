@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import ceil, prod
@@ -17,6 +19,7 @@ from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
 from monocomp.blocks.passes.division import WARPGROUP
+from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.machine.gpus import Warpgroups
 
@@ -24,9 +27,12 @@ _LENGTHS = (128, 64, 32, 16)
 _WIDTHS = (1, 2)  # warps of a part are a power of two
 
 
+@record()
 class LegalOfWarpgroups(Legal):
     """Legal schedules of kernels whose rows are those of one to three warpgroups; or several share
     the columns of the same rows, if one can't hold these."""
+
+    language: str = UNPRINTED.name
 
     def admits(self, schedule: Schedule) -> bool:
         return (
@@ -120,8 +126,9 @@ def first(legal: Legal) -> Schedule:
 
 
 def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
-    """Return schedules: rows for each warpgroup, before columns are shared; then as long blocks of
-    streams as registers hold, then the warpgroups that are estimated to be fastest."""
+    """Return schedules: rows for each warpgroup, before columns are shared; as long blocks of
+    streams as registers hold, with the warpgroups that are estimated to be fastest, then shorter
+    blocks with theirs; and then other warpgroups."""
     admitted = list(_all(legal))
     if legal.has_descriptors:  # else no schedule can help, and passes say why
         admitted = [s for s in admitted if legal.admits(s)]
@@ -129,10 +136,15 @@ def candidates(legal: Legal, count: int = 12) -> list[Schedule]:
         raise legal.refusal()
     multiplied = _multiplied(legal)
     longest: dict[object, Schedule] = {}  # of each that differs in what takes part in products
+    tried: Counter[object] = Counter()
+    ranks: dict[Schedule, int] = {}
     for s in admitted:
         lengths = frozenset(b for b in s.blocks if b[0] in multiplied)
-        longest.setdefault((lengths, s.num_warps), s)
-    return list(longest.values())[:count]
+        if longest.setdefault((lengths, s.num_warps), s) is s:
+            streams = frozenset(b for b in lengths if b[0] not in legal.rows)
+            ranks[s] = tried[streams]
+            tried[streams] += 1
+    return sorted(ranks, key=ranks.__getitem__)[:count]
 
 
 def reasons(legal: Legal) -> str:
@@ -163,7 +175,8 @@ def _all(legal: Legal) -> Iterator[Schedule]:
             blocks |= dict.fromkeys(legal.blocks.divided, legal.gpu.direct_rows * groups)
             order = orders(legal.resources, prod(blocks[a] for a in legal.rows))[0]
             named, warps = tuple(blocks.items()), WARPGROUP * groups * width
-            schedules.append(Schedule(named, warps, 2, descriptors=True, group_size=order))
+            schedule = Schedule(named, warps, 2, descriptors=True, group_size=order)
+            schedules.append(replace(schedule, language=legal.language))
         yield from sorted(schedules, key=legal.time)
 
 

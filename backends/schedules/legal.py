@@ -90,7 +90,7 @@ def element_bytes(program: TileProgram, inputs: Mapping[str, int]) -> int:
 
 @record()
 class Legal:
-    """The schedules of one kernel at given sizes, on one GPU.
+    """The schedules of one kernel in one language at given sizes, on one GPU.
 
     Attributes:
         program: the kernel.
@@ -98,6 +98,7 @@ class Legal:
         element_bytes: of the elements of matrices.
         target: "cuda:90", the default; "cuda:80", "hip:gfx942", ...
         processors: how many multiprocessors the GPU has.
+        language: of the kernel.
     """
 
     program: TileProgram
@@ -105,6 +106,7 @@ class Legal:
     element_bytes: int
     target: str | None = None
     processors: int = 1
+    language: str = "triton"
 
     @cached_property
     def gpu(self) -> Gpu:
@@ -193,6 +195,7 @@ class Legal:
             self.split_axes if shape.split_axes else (),
             shape.descriptors,
             self.orders[0],
+            language=self.language,
         )
 
     def _with_registers(self, schedule: Schedule) -> Schedule:
@@ -275,6 +278,8 @@ class Legal:
 
     def admits(self, schedule: Schedule) -> bool:
         """True if this could be a schedule of the kernel. Not everything that was remembered is."""
+        if schedule.language != self.language:
+            return False
         if schedule.descriptors and not self.has_descriptors:
             return False
         if schedule.split_axes and schedule.split_axes != self.split_axes:

@@ -20,7 +20,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
-from monocomp.errors import first_line
+from monocomp.errors import UnsupportedError, first_line
 from monocomp.machine.locking import BUILDING
 
 Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
@@ -66,7 +66,7 @@ class GpuBench:
     def _compile(self, choices: Sequence[Choice], pool: ThreadPoolExecutor) -> None:
         with AsyncCompileMode(pool, ignore_errors=True):
             for choice in choices:
-                with suppress(torch.OutOfMemoryError):  # `outputs` will say so
+                with suppress(torch.OutOfMemoryError, UnsupportedError):  # `outputs` will say so
                     self.call.compile(choice)
 
     def outputs(self, choice: Choice) -> Outputs:
@@ -96,10 +96,14 @@ class GpuBench:
 
 @contextmanager
 def _fitting() -> Iterator[None]:
-    """Raise DoesNotFit for what the GPU can't run, has no memory for, or does not compile."""
+    """Raise DoesNotFit for what the GPU can't run, has no memory for, or does not compile, and for
+    layouts that a language cannot take."""
     try:
         yield
-    except (OutOfResources, CompilationError, PTXASError, torch.OutOfMemoryError) as fault:
+    except (
+        *(OutOfResources, CompilationError, PTXASError, torch.OutOfMemoryError),
+        UnsupportedError,
+    ) as fault:
         raise DoesNotFit(first_line(fault)) from None
     except RuntimeError as fault:
         if "PassManager" not in str(fault):

@@ -14,15 +14,17 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.declarations.record import record
 from monocomp.errors import UsageError
 from monocomp.machine.cache import JsonStore
 from monocomp.machine.plain_files import open_plain, require_writable, write
+
+Rivals: TypeAlias = tuple[tuple[Schedule, float], ...]  # the best in each language, milliseconds
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26
@@ -70,14 +72,15 @@ class Entry:
 
     Attributes:
         raced: are they the best of a race alone, which a search would go beyond?
-        dialects: what a call takes in each dialect, where several were compared.
+        rivals: of kernels, by number, the best schedule in each language and what a call takes with
+            it, where there are several.
     """
 
     situation: Situation
     schedules: tuple[Schedule, ...]
     milliseconds: float
     raced: bool = False
-    dialects: tuple[tuple[str, float], ...] = ()
+    rivals: Mapping[int, Rivals] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain data."""
@@ -87,7 +90,9 @@ class Entry:
             "schedules": schedules,
             "milliseconds": self.milliseconds,
             "raced": self.raced,
-            "dialects": dict(self.dialects),
+            "rivals": {
+                str(n): [[s.to_json(), time] for s, time in each] for n, each in self.rivals.items()
+            },
         }
 
     @staticmethod
@@ -106,17 +111,14 @@ class Entry:
         )
         schedules = tuple(Schedule.from_json(s) for s in data["schedules"])
         milliseconds, raced = float(data["milliseconds"]), data.get("raced", False) is True
-        dialects = tuple((str(n), float(x)) for n, x in data.get("dialects", {}).items())
-        return Entry(situation, schedules, milliseconds, raced, dialects)
+        rivals = {
+            int(n): tuple((Schedule.from_json(s), float(time)) for s, time in each)
+            for n, each in data.get("rivals", {}).items()
+        }
+        return Entry(situation, schedules, milliseconds, raced, rivals)
 
 
-def recall(situation: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | None:
-    """Return the schedules for a situation, or None; as `entry_for`."""
-    entry = entry_for(situation, raced=raced)
-    return None if entry is None else entry.schedules
-
-
-def entry_for(situation: Situation, *, raced: bool = True) -> Entry | None:
+def recall(situation: Situation, *, raced: bool = True) -> Entry | None:
     """Return what is remembered of a situation, or None; what is from files comes before what is
     in the cache. What races have found counts only if `raced`."""
     _read_named()
@@ -131,15 +133,12 @@ def remember(
     situation: Situation,
     schedules: Sequence[Schedule],
     milliseconds: float,
+    rivals: Mapping[int, Rivals] = {},
     *,
     raced: bool = False,
 ) -> Entry:
     """Remember what was measured, in this process and in the cache."""
-    return keep(Entry(situation, tuple(schedules), milliseconds, raced))
-
-
-def keep(entry: Entry) -> Entry:
-    """Remember an entry, as `remember` does."""
+    entry = Entry(situation, tuple(schedules), milliseconds, raced, rivals)
     with _LOCK:
         _given[entry.situation] = entry
     _STORE.put(entry.situation.key, entry.to_json())

@@ -32,6 +32,7 @@ class Schedule:
     `registers` are the most that a thread may have; with 0, the compiler takes what it likes.
     `unchained`: are products cut off from those that they are made from, as their rows are too few
     for all warps?
+    `language` is that of the kernel: a dialect's name.
     """
 
     blocks: tuple[tuple[str, int], ...]
@@ -43,6 +44,7 @@ class Schedule:
     group_size: int = 1
     registers: int = 0
     unchained: bool = False
+    language: str = "triton"
 
     @cached_property
     def lengths(self) -> dict[str, int]:
@@ -52,7 +54,7 @@ class Schedule:
     @property
     def in_source(self) -> tuple[Any, ...]:
         """Return the settings that a kernel's source depends on, whatever its arguments are."""
-        return self.split_axes, self.unchained
+        return self.split_axes, self.unchained, self.language
 
     def with_source_of(self, other: Schedule) -> Schedule:
         """Return this schedule for the source of another."""
@@ -86,7 +88,10 @@ class Schedule:
             raise ValueError("the size of a group is a power of two")
         if not 0 <= registers <= HOPPER.registers:
             raise ValueError("registers out of range")
-        rest = (programs, split_axes, descriptors, group_size, registers, unchained)
+        language = dict(data).get("language", "triton")
+        if not isinstance(language, str):
+            raise TypeError(f"{language!r} is no name")
+        rest = (programs, split_axes, descriptors, group_size, registers, unchained, language)
         return Schedule(tuple(blocks.items()), warps, stages, *rest)
 
     def __str__(self) -> str:
@@ -98,7 +103,8 @@ class Schedule:
         order = f", groups of {self.group_size}" if self.group_size > 1 else ""
         limit = f", {self.registers} registers" if self.registers else ""
         cut = ", unchained" if self.unchained else ""
-        more = splits + tiles + loads + order + limit + cut
+        spoken = f", in {self.language}" if self.language != "triton" else ""
+        more = splits + tiles + loads + order + limit + cut + spoken
         return f"{blocks}, {self.num_warps} warps, {self.num_stages} stages{more}"
 
 

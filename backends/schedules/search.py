@@ -7,6 +7,10 @@ with those of most candidates. What is wrong or does not fit is out. The others 
 turns: clocks drift, and whoever ran first would win. Time and number are bounded, and an
 interruption ends the search with the best so far.
 
+Where candidates are in several languages, each language has a search of its own, and then the best
+in each are compared, kernel by kernel: the results of the first language are those that others must
+agree with.
+
 A first call on a GPU is a search with a small budget, a race: of a few candidates that no
 prediction tells apart, compared with one another.
 """
@@ -17,10 +21,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
-from monocomp.backends.schedules.remembered import Entry
+from monocomp.backends.schedules.remembered import Entry, Rivals
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.declarations.record import record
 
@@ -84,6 +90,8 @@ class Tuning:
         schedules: the fastest, one for each kernel.
         milliseconds: of a call with these, and `before` of one with the first candidates;
             None where that was not measured.
+        rivals: of kernels, by number, the best schedule in each language and the milliseconds with
+            it, where there are several.
         measured, wrong, unfit: how many candidates were timed, gave a wrong result, and did not
             compile or fit.
         seconds: what it took.
@@ -95,6 +103,7 @@ class Tuning:
 
     schedules: Choice
     milliseconds: float | None = None
+    rivals: dict[int, Rivals] = field(default_factory=dict)
     before: float | None = None
     measured: int = 0
     wrong: int = 0
@@ -141,13 +150,75 @@ def search(
         progress: called with what is done, the number of a candidate, and how many there are.
         clock: the time, in seconds.
     """
+    begin, how = clock(), (progress, clock)
+    languages = dict.fromkeys(s.language for o in options for s in o)
+    tracks = [[[s for s in o if s.language == x] or o[:1] for o in options] for x in languages]
+    if len(tracks) < 2:
+        return _in_one_file(options, bench, expected, (), seconds, *how)
+    expected = cache(expected)
+
+    def left() -> float:
+        return begin + seconds - clock()
+
+    together = [choice for track in tracks for choice in _first_choices(track)]
+    tuning = _in_one_file(tracks[0], bench, expected, together, left() / 2, *how)
+    if tuning.was_interrupted or not tuning.is_checked:
+        return tuning
+    usual, found = tuning.schedules, [tuning]
+    rivals = [dict.fromkeys([s]) for s in usual]
+    for track in tracks[1:]:
+        track = [o if o != options[n][:1] else [usual[n]] for n, o in enumerate(track)]
+        found.append(_in_one_file(track, bench, expected, (), left() / 2, *how))
+        for n, s in enumerate(found[-1].schedules):
+            rivals[n][s] = None
+    changed = [
+        (*usual[:n], s, *usual[n + 1 :]) for n, each in enumerate(rivals) for s in [*each][1:]
+    ]
+
+    def trusted() -> Outputs | None:
+        with suppress(DoesNotFit):
+            return expected() or bench.outputs(usual)
+        return None
+
+    found.append(_in_one_file([*map(list, rivals)], bench, trusted, changed, left(), *how))
+    return _together(found, clock() - begin)
+
+
+def _together(found: Sequence[Tuning], seconds: float) -> Tuning:
+    """Return the result of searches of which the last has compared what the others have found."""
+    first, *_, last = found
+    is_interrupted = any(x.was_interrupted for x in found)
+    best = first if is_interrupted or not last.is_checked else last
+    return replace(
+        best,
+        before=first.before,
+        measured=sum(x.measured for x in found),
+        wrong=sum(x.wrong for x in found),
+        unfit=sum(x.unfit for x in found),
+        reasons=[reason for x in found for reason in x.reasons],
+        seconds=seconds,
+        was_interrupted=is_interrupted,
+    )
+
+
+def _in_one_file(
+    options: Sequence[Sequence[Schedule]],
+    bench: Bench,
+    expected: Callable[[], Outputs | None],
+    others: Sequence[Choice],
+    seconds: float,
+    progress: Progress,
+    clock: Callable[[], float],
+) -> Tuning:
+    """Search as `search` does, whatever the candidates' languages are; `others` are compiled with
+    the first of them."""
     begin = clock()
     firsts = tuple(o[0] for o in options)
     tuning = Tuning(firsts)
     try:
         wanted = expected()
         if options:
-            bench.compile(list(_first_choices(options)))
+            bench.compile([*(others or _first_choices(options))])
         for number in range(len(options)):
             left = begin + seconds - clock()
             share = left / (len(options) - number)
@@ -257,6 +328,11 @@ class _Kernel:
         if not self.times:
             return
         medians = {s: statistics.median(t) for s, t in self.times.items()}
+        fastest: dict[str, Schedule] = {}
+        for schedule in sorted(medians, key=medians.__getitem__):
+            fastest.setdefault(schedule.language, schedule)
+        if len(fastest) > 1:
+            self.tuning.rivals[self.number] = tuple((s, medians[s]) for s in fastest.values())
         best = min(medians, key=medians.__getitem__)
         # The first of all has won longer measurements: it stays if it may be as fast.
         if medians.get(first, math.inf) * (1 - _CHANCE) <= medians[best]:

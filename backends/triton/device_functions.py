@@ -190,11 +190,11 @@ def dot_in_limbs(a, b, acc, dtype: tl.constexpr, PRECISION: tl.constexpr):
     "next_bits": f'''@triton.jit
 def next_bits(h, x):
     """Mix one more counter into 32 random bits (the finaliser of MurmurHash3)."""
-    h = h ^ (tl.cast(x, tl.uint32) * tl.full([], {counter_rng.STEP}, tl.uint32))
+    h = h ^ (tl.cast(x, tl.uint32) * tl.cast({counter_rng.STEP}, tl.uint32))
     h = h ^ (h >> {counter_rng.SHIFTS[0]})
-    h = h * tl.full([], {counter_rng.FACTOR_1}, tl.uint32)
+    h = h * tl.cast({counter_rng.FACTOR_1}, tl.uint32)
     h = h ^ (h >> {counter_rng.SHIFTS[1]})
-    h = h * tl.full([], {counter_rng.FACTOR_2}, tl.uint32)
+    h = h * tl.cast({counter_rng.FACTOR_2}, tl.uint32)
     return h ^ (h >> {counter_rng.SHIFTS[2]})''',
 }
 

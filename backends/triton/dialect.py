@@ -44,12 +44,12 @@ class Dialect:
         resident: do descriptors load what is loaded once, too?
         target: the only kind of GPU that has what the language says; None: there are several.
         merges: are there kernels without products, that merge partial results?
-        legal: the schedules that a kernel may have.
+        schedules: those that a kernel may have.
         table: which of these come first.
         reasons: says why one is taken where nothing is measured.
         reserved: names of every file, which no program can have.
         taken: those in a kernel of a name.
-        imports: of every file; and that of descriptors.
+        imports: of every file.
         device_functions, host_functions: those that files hold if they use them.
         devices: where a file's self-check runs, and in which dtypes.
     """
@@ -60,13 +60,12 @@ class Dialect:
     resident: bool = False
     target: str | None = None
     merges: bool = True
-    legal: type[Legal] = Legal
+    schedules: type[Legal] = Legal
     table: Table = table
     reasons: Callable[[Legal], str] = reasons
     reserved: Set[str] = frozenset()
     taken: Callable[[TileProgram, str], Set[str]] = lambda program, kernel: frozenset()
     imports: tuple[str, ...] = ()
-    descriptor_import: str = "from triton.tools.tensor_descriptor import TensorDescriptor"
     device_functions: Mapping[str, str] = field(default_factory=lambda: DEVICE_FUNCTIONS)
     host_functions: Mapping[str, str] = field(default_factory=lambda: HOST_FUNCTIONS)
     devices: str = DEVICES
@@ -75,6 +74,17 @@ class Dialect:
     def every_pass(self) -> tuple[str, ...]:
         """Return the names of all passes that lead to a block program, in their order."""
         return (*PASSES, *self.passes)
+
+    def legal(
+        self,
+        kernel: TileProgram,
+        sizes: Mapping[str, int],
+        element_bytes: int,
+        target: str | None = None,
+        processors: int = 1,
+    ) -> Legal:
+        """Return the schedules that a kernel may have; arguments as for `Legal`."""
+        return self.schedules(kernel, sizes, element_bytes, target, processors, self.name)
 
 
 TRITON = Dialect(

@@ -13,10 +13,10 @@ from functools import cached_property
 from math import prod
 
 from monocomp import __version__
+from monocomp.backends.dialects import DIALECTS
 from monocomp.backends.eager import reference_lines
 from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.schedules.schedule import Schedule
-from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.host_source import HOST_NAMES, HostSource
 from monocomp.backends.triton.interface import interface
@@ -37,6 +37,8 @@ from monocomp.machine.gpus import HOPPER
 from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
+
+_DESCRIPTORS = "from triton.tools.tensor_descriptor import TensorDescriptor"
 
 
 @record()
@@ -68,7 +70,8 @@ class Module:
 
 @record()
 class Part:
-    """A program of a file, with what it is written from.
+    """A program of a file, with what it is written from; each kernel is in the language of its
+    schedule.
 
     Attributes:
         start: the program before any rewrite, called as its host function is to be.
@@ -77,7 +80,6 @@ class Part:
         lowered: the program that the kernels compute.
         extents: those that are known; the file is for these alone.
         outline: the derivation, a line a step.
-        dialect: the language.
         promises: what a minimal file takes for granted; None for a whole one.
     """
 
@@ -87,8 +89,12 @@ class Part:
     lowered: Equations
     extents: Mapping[str, int] = field(default_factory=dict)
     outline: Iterable[str] = ()
-    dialect: Dialect = TRITON
     promises: Promises | None = None
+
+    @cached_property
+    def dialects(self) -> list[Dialect]:
+        """Return the language of each kernel."""
+        return [DIALECTS[s.language]() for s in self.schedules]
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -154,11 +160,12 @@ class Written:
 def write(part: Part, before: Written | None = None) -> Written:
     """Return the kernels of a program, and its host program; `before` is written in the same
     file."""
-    dialect, declared = part.dialect, part.start.declared
+    declared = part.start.declared
     pairs = zip(part.kernels, part.schedules, strict=True)
     kernels = [split_padding(k, s.split_axes) for k, s in pairs]
-    taken = {*DEVICE_FUNCTIONS, *dialect.host_functions, *RESERVED, *dialect.reserved}
-    taken |= before.taken if before is not None else set()
+    taken = {*RESERVED} | (before.taken if before is not None else set())
+    for dialect in languages(part):
+        taken |= {*dialect.device_functions, *dialect.host_functions, *dialect.reserved}
     names = Identifiers({*taken, *HOST_NAMES})
     if not declared.inputs:
         raise UnsupportedError(
@@ -173,9 +180,10 @@ def write(part: Part, before: Written | None = None) -> Written:
     folds = (s.monoid for k in kernels for s in walk(k.body) if isinstance(s, Fold))
     monoids = dict.fromkeys(m.name for m in folds if isinstance(m, Combine))
     functions = {m: names.of("combine", m, f"combine_{m}") for m in monoids}
-    taken |= {x for k, n in zip(kernels, kernel_names, strict=True) for x in dialect.taken(k, n)}
     programs = []
-    for kernel, schedule, name in zip(kernels, part.schedules, kernel_names, strict=True):
+    every = zip(kernels, part.schedules, kernel_names, part.dialects, strict=True)
+    for kernel, schedule, name, dialect in every:
+        taken |= dialect.taken(kernel, name)
         known = Known(kernel, schedule, part.sizes, part.promises)
         programs.append(
             block_program(
@@ -202,7 +210,7 @@ def write(part: Part, before: Written | None = None) -> Written:
         part,
         names,
         frozenset(taken),
-        [source_of(p, dialect) for p in programs],
+        [source_of(p, dialect) for p, dialect in zip(programs, part.dialects, strict=True)],
         settings,
         promised(host) if part.promises else host,
     )
@@ -222,7 +230,7 @@ def emit(part: Part, precision: str = "ieee", target: str | None = None) -> Modu
     if part.checked is not None:
         named = identifiers(start, written.names)
         lines += ["", "", *reference_lines(start, named)]
-        devices = part.dialect.devices
+        devices = languages(part)[-1].devices
         lines += ["", "", *main_lines(part.printed, named, host, devices, part.checked)]
     return Module(
         text_of(lines),
@@ -257,7 +265,8 @@ def body(
     )
     host_lines = _apart(*texts)
     lines += kernels_of(*parts)[bool(first.promises) :]
-    lines += _apart(*called(first.dialect.host_functions, host_lines))
+    functions = _functions(d.host_functions for d in languages(*(w.part for w in parts)))
+    lines += _apart(*called(functions, host_lines))
     return [*lines, *host_lines], before
 
 
@@ -268,7 +277,19 @@ def kernels_of(*parts: Written) -> list[str]:
     texts = ["\n".join(s.lines) for s in sources]
     texts += dict.fromkeys(f for s in sources for f in s.functions.values())
     helpers = dict.fromkeys(h for s in sources for h in s.helpers)
-    return _apart(*texts, *(parts[0].part.dialect.device_functions[h] for h in helpers))
+    functions = _functions(d.device_functions for d in languages(*(w.part for w in parts)))
+    return _apart(*texts, *(functions[h] for h in helpers))
+
+
+def languages(*parts: Part) -> list[Dialect]:
+    """Return the languages of a file, which is at least one of Triton."""
+    others = {s.language: None for part in parts for s in part.schedules}
+    return [TRITON, *(DIALECTS[name]() for name in others if name != TRITON.name)]
+
+
+def _functions(of: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the functions of several languages by name, those of the last where two have one."""
+    return {name: text for functions in of for name, text in functions.items()}
 
 
 def called(functions: Mapping[str, str], lines: Sequence[str]) -> list[str]:
@@ -360,8 +381,8 @@ def derived_for(schedules: Iterable[Schedule], is_checked: bool) -> list[str]:
 
 def imports(*parts: Written) -> list[str]:
     """Return the imports of a file."""
-    dialect = parts[0].part.dialect
     body = [s for part in parts for s in part.program.statements()]
     is_described = any(isinstance(s, Describe) for s in body)
-    lines = ["", "import torch", "import triton", "import triton.language as tl", *dialect.imports]
-    return [*lines, *[dialect.descriptor_import] * is_described, ""]
+    lines = ["", "import torch", "import triton", "import triton.language as tl"]
+    lines += [line for d in languages(*(w.part for w in parts)) for line in d.imports]
+    return [*lines, *[_DESCRIPTORS] * is_described, ""]

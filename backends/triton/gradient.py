@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from monocomp.backends.eager import reference_lines
 from monocomp.backends.identifiers import Identifiers
 from monocomp.backends.line_breaks import fill, tuple_text
-from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.emit import (
     Part,
     Written,
     body,
     header,
     identifiers,
+    languages,
     quoted,
     text_of,
     write,
@@ -56,7 +56,8 @@ def emit_gradient(
         order = list(start.declared.inputs)
         gradients = {n: programs.gradients[n] for n in sorted(programs.gradients, key=order.index)}
         sized, checked = replace(start, sizes=forward.lowered.sizes), forward.checked
-        lines += ["", "", *main_lines(sized, known, host, TRITON.devices, checked, gradients)]
+        devices = languages(forward, backward)[-1].devices
+        lines += ["", "", *main_lines(sized, known, host, devices, checked, gradients)]
     return text_of(lines)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from monocomp.backends.identifiers import LAUNCH, Identifiers
-from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.blocks import BlockProgram, Statement
 from monocomp.blocks.building.kernels import Known, build
@@ -72,7 +71,7 @@ def block_program(
         functions = {m.name: f"combine_{m.name}" for m in folds if isinstance(m, Combine)}
     combines = set(functions.values())
     passes = dialect.every_pass if passes is None else passes
-    taken = {*LAUNCH, *DEVICE_FUNCTIONS, *_OPTIONS, *dialect.reserved}
+    taken = {*LAUNCH, *dialect.device_functions, *_OPTIONS, *dialect.reserved}
     taken |= dialect.taken(program, kernel)
 
     def scope(function: str) -> Identifiers:

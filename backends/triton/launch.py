@@ -27,16 +27,18 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from monocomp.backends import torch as interpreter
+from monocomp.backends.dialects import DIALECTS
+from monocomp.backends.forms import Forms, said, spoken
 from monocomp.backends.schedules import remembered
-from monocomp.backends.schedules.legal import Legal, element_bytes
+from monocomp.backends.schedules.legal import element_bytes
 from monocomp.backends.schedules.measure import Empty, GpuBench
+from monocomp.backends.schedules.remembered import Rivals
 from monocomp.backends.schedules.schedule import Schedule, longest_alike
 from monocomp.backends.schedules.search import (
     RACE,
     SEARCH,
     Budget,
     Choice,
-    Outputs,
     Progress,
     Tuning,
     search,
@@ -44,7 +46,7 @@ from monocomp.backends.schedules.search import (
 from monocomp.backends.triton import interpreter as interpreter_of_triton
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module
-from monocomp.backends.triton.replay import PlanTarget, Replay, compiling, started
+from monocomp.backends.triton.replay import PlanTarget, Repeated, started
 from monocomp.declarations.dtypes import LOADED_BY_TRITON, dtypes_by_name, widths
 from monocomp.errors import (
     DeviceError,
@@ -55,7 +57,7 @@ from monocomp.errors import (
 from monocomp.extents.nominal import packed_extents, power_of_two
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
-from monocomp.host.plan import Plan
+from monocomp.host.plan import Plan, Ran
 from monocomp.machine.cache import TextStore
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.report import report
@@ -121,7 +123,7 @@ class TritonRunner:
         emit: writes the file for given schedules.
         precision: "ieee" or "tf32".
         processors: for how many to cut streams into splits; the device's, unless given.
-        dialect: the language of the file.
+        dialects: the languages that kernels may be in. The first takes all of them.
     """
 
     def __init__(
@@ -131,19 +133,20 @@ class TritonRunner:
         emit: Emit,
         precision: str,
         processors: int | None = None,
-        dialect: Dialect = TRITON,
+        dialects: Sequence[Dialect] = (TRITON,),
     ) -> None:
         self.program = program
         self.kernels = kernels
         self.emit = emit
         self.precision = precision
         self.processors = processors
-        self.dialect = dialect
+        self.dialects = dialects
         self._modules: dict[tuple[Any, ...], tuple[Module, ModuleType]] = {}
         axes = [a for k in kernels for a in k.axes.values()]
         self._held = {a.extent for a in axes if a.role == "whole"}
         self._lock = threading.Lock()
         self._chosen: dict[Signature, Choice] = {}
+        self._rivals: dict[Signature, Mapping[int, Rivals]] = {}
 
     def __call__(
         self,
@@ -151,8 +154,8 @@ class TritonRunner:
         params: Mapping[str, Any],
         extents: Mapping[str, int],
         varying: Sequence[str] = (),
-    ) -> tuple[tuple[torch.Tensor, ...], Plan | None]:
-        """Return the outputs, in the program's order, and how to repeat the call.
+    ) -> tuple[Ran, tuple[torch.Tensor, ...], Plan | None]:
+        """Return what has run, the outputs, in the program's order, and how to repeat the call.
 
         A plan holds for other values of the parameters that are named as varying. There is
         none for a call whose schedules are a stopgap.
@@ -161,17 +164,25 @@ class TritonRunner:
         first = next(iter(tensors.values()))
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
             chosen = self.schedules(tensors, params, extents)
+            signature = self.signature(tensors, extents)
+            why = said([k.name for k in self.kernels], self._rivals.get(signature, {}))
             reasons: list[str] = []
-            for choice in chain([chosen], self._others(tensors, extents)):
+            for choice in chain([chosen], self._others(chosen, tensors, extents)):
                 try:
                     results, plan = self._call(tensors, params, choice, varying)
                 except OutOfResources as fault:  # before the kernel is launched
                     reasons.append(str(fault))
                     continue
+                except UnsupportedError:
+                    if spoken(choice) == self.dialects[0].name:
+                        raise
+                    why = f"as {spoken(choice)} cannot take this layout"
+                    continue
                 if reasons and not is_capturing(first.device):
-                    self._chosen[self.signature(tensors, extents)] = choice
-                return results, None if is_capturing(first.device) else plan
-        raise self.legal(tensors, extents)[0].refusal(reasons[:1])
+                    self._chosen[signature] = choice
+                ran = Ran(spoken(choice), first.device, why)
+                return ran, results, None if is_capturing(first.device) else plan
+        raise self.forms(tensors, extents)[0].legal[0].refusal(reasons[:1])
 
     def _loaded(self, choice: Choice) -> tuple[Module, ModuleType]:
         """Return the file that these schedules run."""
@@ -186,8 +197,9 @@ class TritonRunner:
         """Return the schedule that the file names for a kernel, though each call gives its own:
         that of no sizes, or this call's where a kernel fits only if the lengths of held axes are
         known."""
+        dialect = DIALECTS[choice.language]()
         try:
-            usual = self.dialect.table.first(self.dialect.legal(kernel, {}, 2))
+            usual = dialect.table.first(dialect.legal(kernel, {}, 2))
         except UnsupportedError:
             return choice
         return usual.with_source_of(choice)
@@ -253,7 +265,7 @@ class TritonRunner:
             if tuning.was_interrupted and budget is RACE:  # nobody has asked for it
                 raise KeyboardInterrupt
             schedules = tuning.schedules
-        return schedules or tuple(map(self.dialect.table.first, self.legal(inputs, extents)))
+        return schedules or tuple(each.first() for each in self.forms(inputs, extents))
 
     def tune(
         self,
@@ -278,7 +290,7 @@ class TritonRunner:
         extents = packed_extents(self.program, extents, params)
         tuning = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
         if tuning.unfit and not tuning.measured and not tuning.wrong:
-            raise self.legal(inputs, extents)[0].refusal(tuning.reasons[:1])
+            raise self.forms(inputs, extents)[0].legal[0].refusal(tuning.reasons[:1])
         return tuning
 
     def _search(
@@ -290,28 +302,26 @@ class TritonRunner:
         progress: Progress = lambda *_: None,
     ) -> Tuning:
         """Search within a budget, and remember the best. Racing candidates are compared with one
-        another alone: the prediction would run otherwise."""
+        another alone: the prediction would run otherwise. Each language has as much time."""
         tensors, raced = elements(inputs), budget is RACE
+        signature = self.signature(tensors, extents)
         with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             tuning = search(
-                [
-                    self.dialect.table.candidates(each, budget.candidates)
-                    for each in self.legal(tensors, extents)
-                ],
+                [each.candidates(budget.candidates) for each in self.forms(tensors, extents)],
                 GpuBench(Repeated(self, tensors, params), list(tensors.values())),
                 lambda: None if raced else self._expected(tensors, params, extents),
-                seconds=budget.seconds,
+                seconds=budget.seconds * len(self.dialects),
                 progress=progress,
             )
         if tuning.is_checked and tuning.milliseconds is not None:
             situation = self.situation(tensors, extents)
             tuning.entry = remembered.remember(
-                situation, tuning.schedules, tuning.milliseconds, raced=raced
+                situation, tuning.schedules, tuning.milliseconds, tuning.rivals, raced=raced
             )
-            self._chosen[self.signature(tensors, extents)] = tuning.schedules
+            self._chosen[signature], self._rivals[signature] = tuning.schedules, tuning.rivals
         return tuning
 
-    def legal(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Legal]:
+    def forms(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Forms]:
         """Return the schedules that each kernel may have."""
         floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
         sizes = widths(self.program.declared, dtypes_by_name(floats))
@@ -320,8 +330,9 @@ class TritonRunner:
         target = target_of(device)
         of_device = 1 if target is None else multiprocessors(device)
         processors = self.processors or of_device
+        how = target, processors
         return [
-            self.dialect.legal(k, extents, element_bytes(k, sizes), target, processors)
+            Forms(tuple(d.legal(k, extents, element_bytes(k, sizes), *how) for d in self.dialects))
             for k in self.kernels
         ]
 
@@ -334,7 +345,8 @@ class TritonRunner:
     def situation(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> remembered.Situation:
-        text = "\n\n".join([*map(str, self.kernels), *self.dialect.passes])
+        passes = (name for dialect in self.dialects for name in dialect.passes)
+        text = "\n\n".join([*map(str, self.kernels), *passes])
         dtypes = sorted((n, str(t.dtype).removeprefix("torch.")) for n, t in inputs.items())
         return remembered.Situation(
             device=torch.cuda.get_device_name(next(iter(inputs.values())).device),
@@ -360,18 +372,25 @@ class TritonRunner:
         """Return what is remembered, also of races if `raced`, if these kernels can have it."""
         if not is_on_gpu(inputs):
             return None
-        choice = remembered.recall(self.situation(inputs, extents), raced=raced)
-        legal = self.legal(inputs, extents)
-        if choice is None or len(choice) != len(legal):
+        entry = remembered.recall(self.situation(inputs, extents), raced=raced)
+        forms = self.forms(inputs, extents)
+        if entry is None or len(entry.schedules) != len(forms):
             return None
-        fits = all(each.admits(s) for each, s in zip(legal, choice, strict=True))
-        return choice if fits else None
+        if not all(each.admits(s) for each, s in zip(forms, entry.schedules, strict=True)):
+            return None
+        self._rivals[self.signature(inputs, extents)] = entry.rivals
+        return entry.schedules
 
     def _others(
-        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
+        self, chosen: Choice, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
     ) -> Iterator[Choice]:
-        """Yield schedules to take where one turns out to need more than there is."""
-        options = [self.dialect.table.candidates(each, 12) for each in self.legal(inputs, extents)]
+        """Yield schedules to take where one turns out to need more than there is: those in the
+        first language, which may be what is lacking, and other candidates."""
+        forms = self.forms(inputs, extents)
+        rivals = self._rivals.get(self.signature(inputs, extents), {})
+        usual = tuple(f.usual(chosen[n], rivals.get(n, ())) for n, f in enumerate(forms))
+        yield from [usual] if usual != chosen else []
+        options = [each.candidates(12) for each in forms]
         for n in range(max(map(len, options))):
             yield tuple(o[min(n, len(o) - 1)] for o in options)
 
@@ -395,32 +414,6 @@ class TritonRunner:
 def elements(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return inputs without gradients, with the elements that memory has."""
     return {n: t.detach().resolve_neg() for n, t in inputs.items()}
-
-
-class Repeated:
-    """Repeat a call with one choice of schedules or another, which is planned once."""
-
-    def __init__(
-        self,
-        runner: TritonRunner,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-    ) -> None:
-        self.runner, self.inputs, self.params = runner, inputs, params
-        self.values = (*inputs.values(), *params.values())
-        self.replays: dict[tuple[Choice, Empty | None], Replay] = {}
-
-    def __call__(self, choice: Choice, empty: Empty | None = None) -> Outputs:
-        replay = self.replays.get((choice, empty))
-        if replay is not None:
-            return replay(self.values)
-        results, plan = self.runner._call(self.inputs, self.params, choice, empty=empty)
-        self.replays[choice, empty] = Replay(plan, self.runner.dialect.name)
-        return results
-
-    def compile(self, choice: Choice) -> None:
-        """Compile its kernels."""
-        compiling(self.runner._plan(self.inputs, self.params, choice))(self.values)
 
 
 def budget_of_calls() -> Budget | None:

@@ -49,8 +49,8 @@ class Printer:
         return [a.name.attr + (constant if a.is_constant else "") for a in arguments]
 
     def function(self, f: B.Function) -> str:
-        """Return the text of a combine function."""
-        self.origins = {}
+        """Return the text of a combine function, which kernels of every language may call."""
+        self.language, self.origins = Printer.language, {}
         self.out = ["@triton.jit", *fill(f"def {f.name}(", [x.attr for x in f.operands], "):", 0)]
         self.out.append(f'    """{f.doc}"""')
         self._body(f.body, 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,12 +16,17 @@ from triton import knobs
 from triton.runtime.interpreter import InterpretedFunction, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.backends.forms import spoken
 from monocomp.backends.schedules.measure import Empty
+from monocomp.backends.schedules.search import Choice, Outputs
 from monocomp.backends.torch_operations import TorchTarget
 from monocomp.backends.triton.lists import Lists
 from monocomp.blocks import SMALL_INT
 from monocomp.host.plan import Launched, Plan, Ran, gather
 from monocomp.host.program import HostProgram
+
+if TYPE_CHECKING:
+    from monocomp.backends.triton.launch import TritonRunner
 
 _GUARDS: Any = torch._C._dynamo.guards
 # What the code calls that Inductor writes: half of the time that `torch.empty` takes goes to its
@@ -90,9 +95,9 @@ class PlanTarget(TorchTarget):
         return int(self.module.step(*held))
 
     def describe(
-        self, tensor: torch.Tensor, block: list[int]
+        self, function: str, tensor: torch.Tensor, block: list[int]
     ) -> Callable[[torch.Tensor], TensorDescriptor] | None:
-        described = self.module.descriptor(tensor, block)
+        described = getattr(self.module, function)(tensor, block)
         if described is None:
             return None
         attributes, device, kind = vars(described) | {"base": None}, self.device, type(described)
@@ -239,3 +244,29 @@ class Replay:
             with torch.cuda.device(self.device):
                 return self.plan(values, stream=stream)
         return self.plan(values, stream=stream)
+
+
+class Repeated:
+    """Repeat a call with one choice of schedules or another, which is planned once."""
+
+    def __init__(
+        self,
+        runner: TritonRunner,
+        inputs: Mapping[str, torch.Tensor],
+        params: Mapping[str, Any],
+    ) -> None:
+        self.runner, self.inputs, self.params = runner, inputs, params
+        self.values = (*inputs.values(), *params.values())
+        self.replays: dict[tuple[Choice, Empty | None], Replay] = {}
+
+    def __call__(self, choice: Choice, empty: Empty | None = None) -> Outputs:
+        replay = self.replays.get((choice, empty))
+        if replay is not None:
+            return replay(self.values)
+        results, plan = self.runner._call(self.inputs, self.params, choice, empty=empty)
+        self.replays[choice, empty] = Replay(plan, spoken(choice))
+        return results
+
+    def compile(self, choice: Choice) -> None:
+        """Compile its kernels."""
+        compiling(self.runner._plan(self.inputs, self.params, choice))(self.values)

@@ -379,18 +379,13 @@ class Calls:
     def _run_emitted(
         self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, object], binding: Binding
     ) -> tuple[torch.Tensor, ...]:
-        from monocomp.backends.triton.launch import device_of, target_of
         from monocomp.backends.triton.replay import Replay
-        from monocomp.backends.triton.rivals import Rivals
 
-        dialects = [DIALECTS[self.language]()]
-        if self.backend == "auto":
-            dialects += made_for(target_of(device_of(dialects[0], inputs)))
-        rivals = Rivals([self.runner(inputs, binding, d) for d in dialects])
-        check_floats(binding.params, rivals.first.dialect.name)
+        runner = self.runner(inputs, binding)
+        check_floats(binding.params, self.language)
         plans = self._with_plans()
         varying = plans.varying(params)
-        ran, results, plan = rivals.run(inputs, binding.params, binding.extents, varying)
+        ran, results, plan = runner(inputs, binding.params, binding.extents, varying)
         if plan is not None:
             repeat = Replay(plan, ran.backend, ran.why)
             plans.keep(self._in_order((), {**inputs, **params}), repeat)
@@ -405,14 +400,9 @@ class Calls:
             self.plans = Plans(self.declared)
         return self.plans
 
-    def runner(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        binding: Binding,
-        dialect: Dialect | None = None,
-    ) -> TritonRunner:
-        """Return what launches the kernels, in that dialect which takes them all unless another is
-        given, for the sizes and dtypes of a call."""
+    def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
+        """Return what launches the kernels for the sizes and dtypes of a call, each of them in the
+        dialects of the backend."""
         from monocomp.backends.triton.launch import (
             device_of,
             interpreted,
@@ -420,16 +410,20 @@ class Calls:
             target_of,
         )
 
-        dialect = dialect or DIALECTS[self.language]()
+        dialect = DIALECTS[self.language]()
         device = device_of(dialect, inputs)
         check_target(dialect, target_of(device))
+        dialects = [dialect]
+        if self.backend == "auto":
+            dialects += made_for(target_of(device))
         processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         narrow = _narrow(inputs)
         plan = self.planner.plan(binding.extents, processors, narrow=narrow)
         ids = (str(id(k)) for k in plan.kernels)
-        key = (dialect.name, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
+        names = (d.name for d in dialects)
+        key = (*names, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
         runner = self._runners.get(key)
         written = self.root.planner.equations
         slow = slow_products(written, plan, dtypes_by_name(inputs), self.tf32)
@@ -437,10 +431,12 @@ class Calls:
         if runner is None:
             self._tell_of(plan)
             check_conversion(device, narrow)
-            runner = self._runners.setdefault(key, self._new_runner(plan, narrow, dialect))
+            runner = self._runners.setdefault(key, self._new_runner(plan, narrow, dialects))
         return runner
 
-    def _new_runner(self, plan: Plan, dtypes: Mapping[str, str], dialect: Dialect) -> TritonRunner:
+    def _new_runner(
+        self, plan: Plan, dtypes: Mapping[str, str], dialects: Sequence[Dialect]
+    ) -> TritonRunner:
         """Return what launches the kernels of a plan for inputs of some dtypes."""
         from monocomp.backends.triton.emit import Module, Part, emit
         from monocomp.backends.triton.launch import TritonRunner
@@ -451,11 +447,11 @@ class Calls:
 
         def write(schedules: Sequence[Schedule]) -> Module:
             with BUILDING:
-                part = Part(start, kernels, schedules, plan.program, {}, outline, dialect)
+                part = Part(start, kernels, schedules, plan.program, {}, outline)
                 return emit(part, precision)
 
         processors = self.planner.processors
-        return TritonRunner(plan.program, kernels, write, precision, processors, dialect)
+        return TritonRunner(plan.program, kernels, write, precision, processors, dialects)
 
 
 @cache

@@ -52,7 +52,7 @@ from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
 from monocomp.terms.contractions import with_gradients_dtypes
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.monomials import addends
+from monocomp.terms.monomials import addends, is_multiple
 
 
 def normalising(program: Equations) -> Rewriter:
@@ -271,7 +271,10 @@ class _Derivation:
         definitions, named = with_names([e for e in definitions if e.name in used], self.known)
         equations = [*in_order([*named, *definitions, *rows, *adjoints]), *of_inputs]
         by_name = self.by_name.definitions.union(self.by_name.values)
-        stay = by_name.union(name for name, e in read_again if e.name in by_name)
+        multiples = {e.name for e in adjoints if is_multiple(e.body)}  # which are read as well
+        stay = by_name.union(
+            name for name, e in read_again if e.name in by_name and name not in multiples
+        )
         stay = stay.union(e.name for e in rows)
         # Sums of rows of a stored adjoint are needed again for each block of another index.
         stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))

@@ -119,20 +119,25 @@ class Programs(Statement):
 
 @record()
 class Describe(Statement):
-    """Descriptors: of all these, or where the schedule wants them and tensors' layouts can have
-    them."""
+    """Descriptors: of all these, for blocks in shared memory, or where the schedule wants them and
+    tensors' layouts can have them."""
 
     descriptors: tuple[Descriptor, ...]
     is_required: bool = False
 
     text = "describe {descriptors}"
 
+    @property
+    def function(self) -> str:
+        """Return the function of files that makes one."""
+        return "shared_descriptor" if self.is_required else "descriptor"
+
     def run(self, call: Evaluation) -> None:
         for d in self.descriptors:
             make, tensor = None, call.tensors[d.tensor]
             if (call.is_described or self.is_required) and not call.is_wide:
                 block = [1 if n is None else n.of(call) for n in d.lengths]
-                make = call.scheduled.describe(tensor, block)
+                make = call.scheduled.describe(self.function, tensor, block)
             if self.is_required and make is None:
                 raise _not_described(d.tensor, tensor)
             call.descriptors[d.parameter] = make
@@ -143,7 +148,7 @@ class Describe(Statement):
             out.put(f"{' = '.join(names)} = None")
             out.put(f'if config.pop("{DESCRIPTORS}") and not wide:')
         for d, name in zip(self.descriptors, names, strict=True):
-            text = f"descriptor({out.tensor(d.tensor)}, [{d.block(out)}])"
+            text = f"{self.function}({out.tensor(d.tensor)}, [{d.block(out)}])"
             out.fit(f"{name} = ", text, indent=1 if self.is_required else 2)
         if self.is_required:
             out.put(f"if wide or any(x is None for x in {out.tuple(names)}):")

@@ -27,6 +27,12 @@ def exponent_of(t: Term) -> Term:
     return next((f.args[0] for f in factors(t) if f.op == "exp"), T.ZERO)
 
 
+def is_multiple(t: Term) -> bool:
+    """True if a term is an element of a tensor times what is the same for all elements."""
+    varying = [f for f in factors(t) if f.free]
+    return t.depth == 0 and [f.op for f in varying] in (["read"], ["stored"])
+
+
 def without_exponent(t: Term) -> Term:
     """Return the rest of a monomial exp(s) * rest."""
     return T.mul(T.const(1, t.kind), *(f for f in factors(t) if f.op != "exp"))

@@ -11,6 +11,7 @@ from triton._C.libtriton import ir
 from triton.compiler import ASTSource, make_backend
 
 import monocomp as mc
+from monocomp.backends.forms import Forms
 from monocomp.backends.schedules.legal import element_bytes
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.dialect import TRITON, Dialect
@@ -78,25 +79,25 @@ def first_launches(
     extents: Mapping[str, int],
     target: str = "cuda:90",
     *,
-    dialect: Dialect = TRITON,
+    dialects: Sequence[Dialect] = (TRITON,),
     processors: int = 1,
     params: Mapping[str, float] | None = None,
 ) -> list[Launch]:
     """The launches of a kernel, and of what is prepared for it, with the schedules that come
-    first on a number of processors."""
+    first on a number of processors, each in the last language that has a form of the kernel."""
     plan = kernel.planner.plan(extents)
     widths = {n: t.element_size() for n, t in inputs.items() if t.is_floating_point()}
     narrow = {
         n: str(t.dtype).removeprefix("torch.") for n, t in inputs.items() if widths.get(n) == 1
     }
-    legal = (
-        dialect.legal(p, plan.extents(extents), element_bytes(p, widths), target, processors)
-        for p in plan.kernels
-    )
-    schedules = list(map(dialect.table.first, legal))
+    schedules = []
+    for p in plan.kernels:
+        how = p, plan.extents(extents), element_bytes(p, widths), target, processors
+        forms = Forms(tuple(dialect.legal(*how) for dialect in dialects))
+        schedules.append(forms.candidates(1)[-1])
     typed = [p.of_dtypes(narrow) for p in plan.kernels]
-    how = {"dialect": dialect, "lowered": plan.program.of_dtypes(narrow)}
-    return launches_of(kernel, typed, schedules, inputs, target, params, **how)
+    lowered = plan.program.of_dtypes(narrow)
+    return launches_of(kernel, typed, schedules, inputs, target, params, lowered=lowered)
 
 
 def compile_for(target: str, launch: Launch) -> Usage:

@@ -13,7 +13,6 @@ import torch
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
-from monocomp.backends.triton.rivals import Rivals
 from monocomp.host.plan import Ran
 from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
 from tests.backends.library_cases import CASES
@@ -85,7 +84,7 @@ def test_the_dialect_that_is_fastest(name: str, monkeypatch: pytest.MonkeyPatch)
     ran = kernel.calls.last
     assert ran is not None and f"ms in {ran.backend}" in ran.why and ran.why in repr(kernel)
     assert ("gluon" in ran.why) == (name != "softmax")
-    with patch.object(Rivals, "_measured", side_effect=AssertionError("measured again")):
+    with patch.object(TritonRunner, "_search", side_effect=AssertionError("measured again")):
         other = mc.compile(case.text)
         found.append(other(**inputs))
         assert other.calls.last == ran
@@ -116,6 +115,24 @@ def test_gradients_in_the_dialect_that_is_fastest(d: int, monkeypatch: pytest.Mo
     kernel(**inputs, O=o, dO=o, L=rows)
     ran = kernel.calls.last
     assert ran is not None and "ms in gluon" in ran.why and "ms in triton" in ran.why
+
+
+@pytest.mark.parametrize("name", ["learned_sink", "sink_window", "differential"])
+def test_each_kernel_in_the_language_that_is_fastest(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one kernel of a gradient has a form in one language alone."""
+    monkeypatch.setenv("MONOCOMP_TUNE", "")
+    case = CASES[name]
+    made = case.inputs(case.sizes(1024, 1024, 64, 64, 2), torch.bfloat16)
+    found = []
+    for backend in ("auto", "triton"):
+        forward = mc.compile(case.text, backend=backend)
+        leaves = {n: t.cuda().requires_grad_() for n, t in made.items()}
+        forward(**leaves, **case.params).square().sum().backward()
+        found.append([t.grad for t in leaves.values()])
+    for result, usual in zip(*found, strict=True):
+        torch.testing.assert_close(result, usual, atol=2e-1, rtol=2e-2)
 
 
 def test_dropout() -> None:

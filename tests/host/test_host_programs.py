@@ -42,6 +42,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDes
 from triton.runtime.jit import JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from monocomp.backends.forms import Forms
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Module, Part, emit
@@ -63,15 +64,17 @@ def emitted(
 
 
 def emitted_at(
-    kernel: Kernel, sizes: Mapping[str, int], dialect: Dialect = TRITON
+    kernel: Kernel, sizes: Mapping[str, int], *dialects: Dialect
 ) -> tuple[Module, tuple[dict[str, int], ...]]:
-    """The same of a kernel, at sizes by the representatives of its extents."""
+    """The same of a kernel, at sizes by the representatives of its extents: of each in the last
+    dialect that has a form of it."""
     kernels = kernel.tile_programs(sizes)
     lowered = kernel.planner.plan(sizes).program
     known = packed_extents(lowered, sizes)
-    legal = (dialect.legal(k, known, 2, "cuda:90", PROCESSORS) for k in kernels)
-    schedules = list(map(dialect.table.first, legal))
-    module = emit(Part(kernel.equations, kernels, schedules, lowered, dialect=dialect))
+    how = known, 2, "cuda:90", PROCESSORS
+    forms = (Forms(tuple(d.legal(k, *how) for d in dialects or (TRITON,))) for k in kernels)
+    schedules = [each.candidates(1)[-1] for each in forms]
+    module = emit(Part(kernel.equations, kernels, schedules, lowered))
     return module, tuple(module.config(n, s) for n, s in enumerate(schedules))
 
 
@@ -134,17 +137,28 @@ def both(
     """What the printed function launches, and what the plan does."""
     module, configs = emitted(name, rows, head, dialect)
     configs = tuple(c | {k: v for k, v in changes.items() if k in c} for c in configs)
-    loaded, case = load(module.source), CASES[name]
+    case = CASES[name]
     params = mc.compile(case.text).declared.params
     given = {n: p.default for n, p in params.items()} | dict(case.params)
+    return both_of(module, configs, inputs, given)
+
+
+def both_of(
+    module: Module,
+    configs: tuple[dict[str, int], ...],
+    inputs: dict[str, Tensor],
+    given: Mapping[str, Any],
+) -> tuple[Any, Any]:
+    """The same of a file, for parameters."""
+    loaded = load(module.source)
     target = PlanTarget(module.program, loaded, torch.device("cpu"), "ieee")
 
     def printed() -> Any:
-        named = {module.params[n]: v for n, v in case.params.items()}
+        named = {module.params[n]: v for n, v in given.items()}
         return getattr(loaded, module.host)(*inputs.values(), configs=configs, **named)
 
     def planned() -> Any:
-        evaluation = Evaluation(module.program, target, inputs, given, configs, [*case.params])
+        evaluation = Evaluation(module.program, target, inputs, given, configs, [*given])
         return evaluation.plan()((*inputs.values(), *given.values()))
 
     properties = SimpleNamespace(multi_processor_count=4)
@@ -199,6 +213,24 @@ def test_they_agree_in_gluon(name: str, head: int) -> None:
     printed, planned = both(name, inputs, 512, head, GLUON)
     assert printed == planned
     assert ("copy_rows" in {launch[0] for launch in printed[0]}) == (head == 17)
+
+
+@pytest.mark.parametrize("name", ["learned_sink", "sink_window"])
+def test_they_agree_in_two_languages(name: str) -> None:
+    """Of a gradient whose kernels are in Gluon where they have such a form: each has descriptors
+    of its own."""
+    kernel = mc.compile(mc.grad(library.load(name)), processors=PROCESSORS)
+    sizes = by_representative(kernel.declared, CASES[name].sizes(512, 512, 64, 64))
+    module, configs = emitted_at(kernel, sizes, TRITON, GLUON)
+    inputs = {
+        n: torch.zeros([sizes[d] for d in i.dims], dtype=torch.bfloat16)
+        for n, i in kernel.declared.inputs.items()
+    }
+    params = {n: p.default for n, p in kernel.declared.params.items()} | dict(CASES[name].params)
+    printed, planned = both_of(module, configs, inputs, params)
+    assert printed == planned
+    gluon = {launch[0] for launch in printed[0] if "GROUPS" in launch[3]}
+    assert 0 < len(gluon) < len(configs)
 
 
 @pytest.mark.parametrize("change", ["in float32", "expanded"])

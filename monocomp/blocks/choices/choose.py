@@ -68,7 +68,7 @@ def choose(
     loops = {s: loops_of(s) for s in program.loops}
     each = [loop for found in loops.values() for loop in found]
     loads = descriptor_loads(program, resident) if "choose_loads" in passes else {}
-    by_descriptor = loads_in_step(each, layouts, loads)
+    by_descriptor = loads_in_step(each, layouts, loads, resident)
     phases = peel(each, layouts, by_descriptor, resident) if peeled else unpeeled(each, layouts)
     maps = filters(program, loops) if "list" in passes and not resident else {}
     for loop in maps:

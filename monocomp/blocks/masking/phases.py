@@ -109,13 +109,16 @@ class Phases:
 
 
 def loads_in_step(
-    loops: Iterable[Loop], layouts: Layouts, by_descriptor: Mapping[str, Block]
+    loops: Iterable[Loop],
+    layouts: Layouts,
+    by_descriptor: Mapping[str, Block],
+    runs_ahead: bool = False,
 ) -> dict[str, Block]:
     """Return the loads that descriptors can make in these loops. In memory 16 bytes must divide
     where each row of a block begins: where rows go along a stream, so do its blocks have to, as
-    far as is known beforehand."""
+    far as is known beforehand. Arguments as for `peel`."""
     known = Bounds(layouts)
-    others = {loop.axis.name for loop in loops if not known.in_step(loop)}
+    others = {loop.axis.name for loop in loops if not known.in_step(loop, runs_ahead)}
     return {n: b for n, b in by_descriptor.items() if b.axes[-1] not in others}
 
 
@@ -335,7 +338,7 @@ class Bounds:
         is_one = one is not None and one.op == "number" and one.attr == 1
         return at.attr if at and is_one and at.op == "coordinate" and at.attr in self.rows else None
 
-    def in_step(self, loop: Loop) -> bool:
+    def in_step(self, loop: Loop, runs_ahead: bool) -> bool:
         """True if the blocks that descriptors load in a loop may begin at multiples of `STEP`."""
         first, *others = loop.segments
         if others:
@@ -344,6 +347,8 @@ class Bounds:
             return True  # pointers load what a mask chooses from
         if not self.vary(first.lower):
             return self.divisor_of_lower(first) % STEP == 0
+        if runs_ahead and not self.may_have_gaps(first):
+            return True  # none slides: they begin at multiples of their own length
         multiples = self.multiples(first)
         return multiples is not None and all(x % STEP == 0 for x in multiples if isinstance(x, int))
 

@@ -226,8 +226,8 @@ def language(machine: Machine) -> dict[str, Any]:
     barriers = {n: getattr(machine, n) for n in ("init", "wait", "arrive", "expect")}
     return {
         "gl": gl,
-        "tl": SimpleNamespace(PropagateNan=SimpleNamespace(ALL=None), int32=np.int64),
-        "gluon": SimpleNamespace(jit=lambda function: function),
+        "tl": SimpleNamespace(**vars(gl), PropagateNan=SimpleNamespace(ALL=None)),
+        **dict.fromkeys(("gluon", "triton"), SimpleNamespace(jit=lambda function: function)),
         "mbarrier": SimpleNamespace(MBarrierLayout=lambda: Barrier, **barriers),
         "tma": SimpleNamespace(async_copy_global_to_shared=begin_copy),
         "warpgroup_mma": multiply,

@@ -15,6 +15,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import Schedule
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.backends.triton.known_arguments import Known
 from monocomp.blocks import (
@@ -59,6 +60,9 @@ GRADIENTS = (
 )
 # Programs with a size of a head of which a warpgroup cannot hold 64 rows.
 SHARED = (("attention_jvp", 256), ("differential", 256), ("attention", 512), ("causal", 512))
+# Programs whose gradients it supports in part: a kernel without products, or one whose blocks are
+# where a tile says, is in Triton.
+IN_PART = ("alibi", "cosine_attention", "learned_sink", "sink_window", "prefix_lm", "varlen")
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
 SPILLED = {
     **{("dropout", 256): 96, ("sigmoid_attention", 256): 88},
@@ -68,6 +72,7 @@ MODULES = {
     *("torch", "triton", "triton.language", "triton.experimental"),
     *("triton.experimental.gluon", "triton.experimental.gluon.nvidia"),
     "triton.experimental.gluon.language.nvidia.hopper",
+    "triton.tools.tensor_descriptor",
 }
 
 
@@ -197,16 +202,19 @@ def test_stages(name: str) -> None:
 
 
 def launches(
-    text: str | GradientPrograms, name: str, length: int, d: int
+    text: str | GradientPrograms, name: str, length: int, d: int, *others: Dialect
 ) -> tuple[list[Launch], list[BlockProgram]]:
-    """The launches of a program, like one of the library, and what they come from."""
+    """The launches of a program, like one of the library, and what they come from; in other
+    languages, if there are any, where it has no form."""
     kernel = mc.compile(text, processors=1)
     sizes = by_representative(kernel.declared, CASES[name].sizes(length, length, d, d, 512))
     of_rows = {"L": torch.float32}  # what a gradient reads of the forward
     inputs = without_elements(kernel, sizes, dtypes=of_rows)
-    how = {"dialect": GLUON, "processors": 132, "params": CASES[name].params}
+    how = {"dialects": [*others, GLUON], "processors": 132, "params": CASES[name].params}
     found = first_launches(kernel, inputs, sizes, **how)
     plan = kernel.planner.plan(sizes)
+    if others:
+        return found, []
     return found, [GLUON.legal(k, sizes, 2, "cuda:90", 132).blocks for k in plan.kernels]
 
 
@@ -265,6 +273,22 @@ def test_gradient_compiles_for_registers(d: int) -> None:
         assert compile_for("cuda:90", made).spilled <= 64
         assert not is_serialised(made)
         assert any("BAR.ARV" in text for text in instructions(made)) == (d == 64)
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("name", IN_PART)
+def test_gradients_in_two_languages(name: str, d: int) -> None:
+    """One file has kernels in both, which call the same functions, and compiles."""
+    found, _ = launches(mc.grad(CASES[name].text), name, 1024, d, TRITON)
+    prepared = {"copy_rows", "clear_elements"}
+    kernels = [x for x in found if x.function.fn.__name__ not in prepared]
+    assert {x.function.is_gluon() for x in kernels} == {False, True}
+    for made in kernels:
+        usage = compile_for("cuda:90", made)
+        assert usage.shared <= SHARED_LIMIT["cuda:90"]
+        if made.function.is_gluon():
+            assert usage.spilled <= 64 and not is_serialised(made)
 
 
 @pytest.mark.parametrize("name", ["causal", "gqa", "mla"])

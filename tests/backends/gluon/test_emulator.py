@@ -22,7 +22,7 @@ from monocomp.errors import UnsupportedError
 from monocomp.tile import TileProgram
 from tests.backends.gluon import emulator, mutants
 from tests.backends.gluon.machine import Fault
-from tests.backends.gluon.test_dialect import GRADIENTS, SUPPORTED, in_gluon
+from tests.backends.gluon.test_dialect import GRADIENTS, IN_PART, SUPPORTED, in_gluon
 from tests.backends.library_cases import CASES
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
@@ -145,7 +145,12 @@ def test_known_sizes_and_blocks_in_order(name: str, gradient: bool) -> None:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
-    ("name", "gradient"), [*PROGRAMS, *((n, False) for n in sorted({*CASES} - {*SUPPORTED}))]
+    ("name", "gradient"),
+    [
+        *PROGRAMS,
+        *((n, True) for n in IN_PART),
+        *((n, False) for n in sorted({*CASES} - {*SUPPORTED})),
+    ],
 )
 def test_meaning(name: str, gradient: bool) -> None:
     """In every order of events."""

@@ -44,15 +44,21 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "_read", set())
 
 
+def recalled(place: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | None:
+    """What is remembered of a situation."""
+    entry = schedules.recall(place, raced=raced)
+    return entry and entry.schedules
+
+
 # --- the cache ------------------------------------------------------------------------------
 
 
 def test_schedules_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process and in others, for this situation only."""
     schedules.remember(PLACE, [FAST], 1.5)
-    assert schedules.recall(PLACE) == (FAST,)
+    assert recalled(PLACE) == (FAST,)
     forget(monkeypatch)
-    assert schedules.recall(PLACE) == (FAST,)
+    assert recalled(PLACE) == (FAST,)
     for other in (
         replace(PLACE, device="NVIDIA A100"),
         replace(PLACE, triton="3.7.1"),
@@ -61,7 +67,7 @@ def test_schedules_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         replace(PLACE, dtypes=(("K", "float16"), ("Q", "float16"))),
         replace(PLACE, sizes=(("k", 8192), ("q", 4096))),
     ):
-        assert schedules.recall(other) is None
+        assert recalled(other) is None
 
 
 def damages(data: bytes) -> Iterator[bytes]:
@@ -84,12 +90,12 @@ def test_damaged_entries_count_as_absent(cache: Path, monkeypatch: pytest.Monkey
     data = path.read_bytes()
     for damaged in damages(data):
         path.write_bytes(damaged)
-        assert schedules.recall(PLACE) is None
+        assert recalled(PLACE) is None
         assert schedules.save(cache / "all.json") == 0
     path.write_bytes(data)
-    assert schedules.recall(PLACE) == (FAST,)
+    assert recalled(PLACE) == (FAST,)
     path.rename(path.with_name("0" * 32 + ".json"))  # in another entry's place
-    assert schedules.recall(PLACE) is None
+    assert recalled(PLACE) is None
     assert schedules.save(cache / "all.json") == 0
 
 
@@ -105,9 +111,18 @@ def test_schedules_are_shipped(
     assert mc.schedules.save(path) == 1
     forget(monkeypatch)
     monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(tmp_path / "elsewhere"))
-    assert schedules.recall(PLACE) is None
+    assert recalled(PLACE) is None
     assert mc.schedules.load(path) == 1
-    assert schedules.recall(PLACE) == (FAST,)
+    assert recalled(PLACE) == (FAST,)
+
+
+def test_languages_that_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Come with the schedules, from the cache as well."""
+    gluon = replace(FAST, num_warps=12, language="gluon")
+    entry = schedules.remember(PLACE, [FAST, gluon], 1.5, {1: ((gluon, 1.5), (FAST, 2.0))})
+    for _ in range(2):
+        assert schedules.recall(PLACE) == entry
+        forget(monkeypatch)
 
 
 def test_races_count_where_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,14 +130,14 @@ def test_races_count_where_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     schedules.remember(PLACE, [FAST], 1.5, raced=True)
     schedules.save(tmp_path / "file.json")
     for _ in range(2):
-        assert schedules.recall(PLACE) == (FAST,)
-        assert schedules.recall(PLACE, raced=False) is None
+        assert recalled(PLACE) == (FAST,)
+        assert recalled(PLACE, raced=False) is None
         forget(monkeypatch)
     schedules.load(tmp_path / "file.json")
-    assert schedules.recall(PLACE, raced=False) is None
+    assert recalled(PLACE, raced=False) is None
     slow = replace(FAST, num_warps=8)
     schedules.remember(PLACE, [slow], 1.4)
-    assert schedules.recall(PLACE, raced=False) == schedules.recall(PLACE) == (slow,)
+    assert recalled(PLACE, raced=False) == recalled(PLACE) == (slow,)
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", "[]", "[" * 100_000, '{"format": 2}'])
@@ -142,8 +157,8 @@ def test_a_file_that_is_none(
         assert path.read_text() == text
     monkeypatch.setenv("MONOCOMP_SCHEDULES", str(path))
     with pytest.warns(RuntimeWarning, match=message):
-        assert schedules.recall(PLACE) is None
-    assert schedules.recall(PLACE) is None
+        assert recalled(PLACE) is None
+    assert recalled(PLACE) is None
 
 
 def test_files_grow(tmp_path: Path) -> None:
@@ -203,4 +218,4 @@ def test_entries_that_mean_nothing(wrong: object, tmp_path: Path) -> None:
     path = tmp_path / "schedules.json"
     path.write_text(json.dumps({"format": 1, "schedules": [wrong, GOOD, wrong]}))
     assert schedules.load(path) == 1
-    assert schedules.recall(PLACE) == (FAST,)
+    assert recalled(PLACE) == (FAST,)

@@ -20,6 +20,7 @@ CHOICES: dict[str, tuple[Any, str]] = {
     "group_size": (16, "groups of 16"),
     "registers": (128, "128 registers"),
     "unchained": (True, "unchained"),
+    "language": ("gluon", "in gluon"),
 }
 
 

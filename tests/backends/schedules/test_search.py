@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,6 +72,34 @@ class Bench:
 
 
 TIMES = {A: 4.0, B: 3.0, C: 1.0, D: 2.0}
+E, F = (replace(x, language="gluon") for x in (A, B))
+
+
+@pytest.mark.parametrize(
+    ("changes", "chosen"),
+    [
+        ({}, (F, B, F)),
+        ({"wrong": {F: ("other",)}}, (E, B, E)),
+        ({"wrong": {E: ("other",), F: ("other",)}}, (B, B, B)),
+        ({"unfit": (E, F)}, (B, B, B)),
+        ({"unfit": (E,)}, (B, B, B)),  # as the first stand for others while these are tried
+    ],
+)
+def test_languages(changes: dict[str, Any], chosen: Choice) -> None:
+    """Each kernel has the language that is fastest, if that gives what the first one does. Each
+    language has files of its own, and few mix them."""
+    bench = Bench(TIMES | {E: 2.5, F: 2.0}, **changes)
+    found = bench.search([A, B, E, F], [A, B], [A, B, E, F], expected=None)
+    assert found.schedules == chosen and found.before == 12 and found.is_checked
+    if not changes:
+        assert found.milliseconds == 7 and found.rivals.keys() == {0, 2}
+        assert found.rivals[2] == ((F, 7.0), (B, 8.0))
+        mixed = {tuple(s.language for s in choice) for _, choice in bench.calls}
+        assert mixed == {
+            ("triton",) * 3,
+            ("gluon", "triton", "gluon"),
+            ("gluon", "triton", "triton"),
+        }
 
 
 def test_the_fastest_wins() -> None:

@@ -16,13 +16,17 @@ from triton.runtime._async_compile import active_mode
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends.schedules import remembered, table
+from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.schedules import remembered
 from monocomp.backends.schedules.measure import GpuBench
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit, Outputs
 from monocomp.backends.triton import launch
+from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
+from monocomp.backends.triton.replay import Repeated
+from monocomp.errors import UnsupportedError
 from tests.backends.triton.test_replay import Driver
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
@@ -55,17 +59,18 @@ class Bench:
         return found == expected
 
 
-def runner() -> TritonRunner:
-    """Return a runner of causal attention."""
+def runner(*dialects: Dialect) -> TritonRunner:
+    """Return a runner of causal attention, in Triton unless other languages are given."""
     kernel = mc.compile(library.load("causal"))
     program, kernels = kernel.plan({}).program, kernel.tile_programs({})
-    return TritonRunner(program, kernels, lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
+    how = {"dialects": dialects} if dialects else {}
+    return TritonRunner(program, kernels, lambda _: None, "ieee", **how)  # type: ignore[arg-type, return-value]
 
 
 def options() -> list[Schedule]:
     """The candidates of a search, the first in front."""
-    (legal,) = runner().legal(INPUTS, EXTENTS)
-    return table.candidates(legal)
+    (forms,) = runner().forms(INPUTS, EXTENTS)
+    return forms.candidates(SEARCH.candidates)
 
 
 def chosen() -> Schedule:
@@ -96,6 +101,39 @@ def test_a_first_call_takes_the_fastest_of_a_few(bench: type[Bench]) -> None:
     assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates
     remembered._given.clear()
     assert chosen() == bench.fastest and len(bench.timed) == RACE.candidates
+
+
+@pytest.mark.parametrize("fastest", ["gluon", "triton"])
+def test_each_kernel_has_the_language_that_is_fastest(
+    fastest: str, bench: type[Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls say what each takes, in other processes too; of a layout that a language cannot take,
+    they run the best in the first."""
+    monkeypatch.setattr(launch, "target_of", lambda _: "cuda:90")
+    monkeypatch.setattr(launch, "multiprocessors", lambda _: 132)
+    inputs = {n: t.bfloat16() for n, t in INPUTS.items()}
+    (forms,) = runner(TRITON, GLUON).forms(inputs, EXTENTS)
+    best = [s for s in forms.candidates(RACE.candidates) if s.language == fastest][1]
+    bench.fastest, calls = best, []
+
+    def call(_: TritonRunner, given: Any, params: Any, choice: Choice, *rest: Any) -> Any:
+        calls.append(choice)
+        if is_odd and choice[0].language == "gluon":
+            raise UnsupportedError("no descriptor")
+        return (), None
+
+    monkeypatch.setattr(TritonRunner, "_call", call)
+    for is_odd in (False, True, False):
+        remembered._given.clear()
+        ran, *_ = runner(TRITON, GLUON)(inputs, {}, EXTENTS)
+        if is_odd and fastest == "gluon":
+            assert ran[::2] == ("triton", "as gluon cannot take this layout")
+            assert calls[-2:] == [(best,), (forms.first(),)]
+        else:
+            other = {"gluon": "triton", "triton": "gluon"}[fastest]
+            assert ran[::2] == (fastest, f"1 ms in {fastest} and 2 ms in {other}")
+            assert calls[-1] == (best,)
+    assert len(bench.timed) == len(forms.candidates(RACE.candidates)) + 2  # the best in each
 
 
 def test_a_search_goes_beyond_a_race(bench: type[Bench], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +216,10 @@ def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> 
         "ieee",
     )
     inputs = {n: t.bfloat16() for n, t in INPUTS.items()}
-    (legal,) = one.legal(inputs, EXTENTS)
-    choices = [(s,) for s in table.candidates(legal, 3)]
+    (forms,) = one.forms(inputs, EXTENTS)
+    choices = [(s,) for s in forms.candidates(3)]
     blocks = tuple((axis, 48) for axis, _ in choices[0][0].blocks)  # Triton wants powers of 2
-    bench = GpuBench(launch.Repeated(one, inputs, {}), list(inputs.values()))
+    bench = GpuBench(Repeated(one, inputs, {}), list(inputs.values()))
     bench.compile([*choices, (replace(choices[0][0], blocks=blocks),)])
     module = one._loaded(choices[0])[1]
     function = getattr(module, one._loaded(choices[0])[0].program.kernels[0].name)
