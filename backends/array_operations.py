@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from monocomp.declarations.vocabulary import Kind
-from monocomp.tile.operations import OPERATIONS, Operation
+from monocomp.tile.operations import OPERATIONS
 
 Array = Any
 LAST = 2**63 - 1  # after all positions
@@ -68,10 +68,8 @@ class Ops(Protocol):
 
 
 def elementwise(
-    library: Any,
-    own: Mapping[str, Callable[..., Array]],
-    operations: Mapping[str, Operation] = OPERATIONS,
+    library: Any, own: Mapping[str, Callable[..., Array]]
 ) -> dict[str, Callable[..., Array]]:
     """Return the element-wise operations by name: functions of a library, or ones of our own."""
-    named = ((o.name, o.array) for o in operations.values() if o.array)
+    named = ((o.name, o.array) for o in OPERATIONS.values() if o.array)
     return {name: own.get(name) or getattr(library, array) for name, array in named}

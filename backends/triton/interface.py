@@ -31,7 +31,6 @@ def interface(kernel: TileProgram, p: BlockProgram) -> Interface:
     return Interface(
         kernel,
         p.name,
-        tuple(str(a.name.attr) for a in p.arguments),
         tuple(arguments),
         tuple(scheduled),
         tuple((axis.name, count(axis, lengths)) for axis in p.grid),
@@ -58,7 +57,7 @@ def _map(p: BlockProgram, made: BlockProgram, number: int, lengths: Mapping[str,
     ]
     return Map(
         map_name(p, number),
-        A.Signature(made.name, tuple(a.parameter for a in arguments), (), ()),
+        made.name,
         A.product(count(axis, lengths) for axis in made.grid),
         map_length(made, lengths),
         tuple(arguments),

@@ -43,7 +43,7 @@ class MinimalHost(HostSource):
         params = self.params()
         self.out = fill(f"def {host}(", [*given, *["*"][: len(params)], *params], "):", 0)
         self.put(f'"""{self.purpose()}"""')
-        dense = [self.tensor(n) for n, rank in self.host.inputs if rank]
+        dense = [self.tensor(n) for n in self.host.inputs if declared.inputs[n].dims]
         if dense:
             self.put(f"assert all(t.stride(-1) == 1 for t in {tuple_text(dense)})")
         for s in self.host.body:
@@ -92,7 +92,7 @@ class MinimalHost(HostSource):
         text = f"torch.empty({shape}, dtype=torch.int32, device={self.device})"
         self.fit(f"{s.identifier(self)} = ", text)
         arguments = ", ".join(s.given(self))
-        self.fit("", f"{s.kernel.name}[({s.programs.source(self)},)]({arguments})")
+        self.fit("", f"{s.kernel}[({s.programs.source(self)},)]({arguments})")
 
     def _launch(self, s: Launch) -> None:
         arguments = [a.source(self) for a in s.arguments]

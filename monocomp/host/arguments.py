@@ -22,7 +22,7 @@ from monocomp.terms import Term
 
 PROGRAMS, DESCRIPTORS = "PROGRAMS", "DESCRIPTORS"  # what a schedule tells the host alone
 
-# Names by what they name; `verifier` looks for each where it is used.
+# Names by what they name.
 TensorName: TypeAlias = str
 ExtentName: TypeAlias = str
 ParamName: TypeAlias = str
@@ -33,10 +33,9 @@ FlagName: TypeAlias = Literal["index", "precision", "fast", "items"]
 
 @record()
 class Node:
-    """A part of a host program; `text` shows its fields, and it defines those in `defines`."""
+    """A part of a host program; `text` shows its fields."""
 
     text: ClassVar[str]
-    defines: ClassVar[tuple[str, ...]] = ()
 
     def __str__(self) -> str:
         return self.text.format(**{f.name: shown(getattr(self, f.name)) for f in fields(self)})
@@ -347,13 +346,8 @@ class Argument(Node):
 
 
 @record()
-class Signature(Node):
-    """A kernel's signature: its parameters, those among them that the schedule gives, and the
-    ranks of its tensors."""
-
-    text = "{name}"
+class Signature:
+    """A kernel's name, and those of its parameters that the schedule gives."""
 
     name: str
-    parameters: tuple[str, ...]
     scheduled: tuple[str, ...]
-    ranks: tuple[tuple[str, int], ...]

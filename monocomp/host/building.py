@@ -47,7 +47,6 @@ class Interface:
     Attributes:
         kernel: what it computes.
         name: its identifier.
-        parameters: its parameters in their order.
         arguments: the values of its parameters in their order, without those that a schedule gives.
         scheduled: the parameters that a schedule gives; None where there is no schedule.
         grid: its program instances, along the fastest axis first.
@@ -59,7 +58,6 @@ class Interface:
 
     kernel: TileProgram
     name: str
-    parameters: tuple[str, ...]
     arguments: tuple[A.Argument, ...]
     scheduled: tuple[str, ...] | None = None
     grid: tuple[tuple[str, A.Number], ...] = ()  # by axis
@@ -97,11 +95,7 @@ class Interface:
     @property
     def signature(self) -> A.Signature:
         """Return the signature of the kernel."""
-        kernel = self.kernel
-        ranks = {n: len(t.dims) for n, t in kernel.inputs.items()}
-        ranks |= {o.name: len(o.dims) for o in kernel.outputs}
-        scheduled = self.scheduled or ()
-        return A.Signature(self.name, self.parameters, scheduled, tuple(ranks.items()))
+        return A.Signature(self.name, self.scheduled or ())
 
 
 def of_tile_program(kernel: TileProgram) -> Interface:
@@ -110,8 +104,7 @@ def of_tile_program(kernel: TileProgram) -> Interface:
     arguments = [A.Argument(n, A.Pointer(n)) for n in names]
     arguments += [A.Argument(f"size {e}", A.size(e)) for e in kernel.extents()]
     arguments += [A.Argument(n, A.param(n)) for n in kernel.params]
-    parameters = tuple(a.parameter for a in arguments)
-    return Interface(kernel, kernel.name, parameters, tuple(arguments))
+    return Interface(kernel, kernel.name, tuple(arguments))
 
 
 def host_program(
@@ -144,11 +137,10 @@ def host_program(
         body += _buffers(lowered, kernels[late:])
         body += _launches(lowered, kernels[late:], late)
     body.append(Return(tuple(o.name for o in declared.outputs)))
-    inputs = tuple((n, len(declared.inputs[n].dims)) for n in given)
     start = None if lowered.slices is None else lowered.slices.start
     own = {start, *lowered.splits.values()}
     params = tuple(n for n in declared.params if n not in own)
-    return H.HostProgram(inputs, params, tuple(k.signature for k in kernels), tuple(body))
+    return H.HostProgram(tuple(given), params, tuple(k.signature for k in kernels), tuple(body))
 
 
 def given_inputs(lowered: Equations) -> list[str]:

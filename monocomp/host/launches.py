@@ -20,7 +20,6 @@ from monocomp.host.arguments import (
     Number,
     ParamName,
     Pointer,
-    Signature,
     Statement,
     TensorName,
     shown,
@@ -219,15 +218,13 @@ class Map(Statement):
     nobody has written to them."""
 
     name: TensorName
-    kernel: Signature
+    kernel: str
     programs: Number
     length: Number
     arguments: tuple[Argument, ...]
 
-    defines = ("name",)
-
     def __str__(self) -> str:
-        head = f"{self.name} = {self.kernel.name}[{self.programs}, {self.length}]"
+        head = f"{self.name} = {self.kernel}[{self.programs}, {self.length}]"
         return "\n    ".join([head, *map(str, self.arguments)])
 
     def run(self, call: Evaluation) -> None:
@@ -235,14 +232,14 @@ class Map(Statement):
         if not all(call.is_given(n) for n in read):  # kernels may have to write them before
             call.end_stage()
         shape = self.programs.of(call), self.length.of(call)
-        run = call.scheduled.lists(self.kernel.name, shape, len(read))
+        run = call.scheduled.lists(self.kernel, shape, len(read))
         call.make(self.name, _launched(call, run, self.arguments, {}))
 
     def write(self, out: Writer) -> None:
         shape = out.tuple((self.programs.source(out), self.length.source(out)))
         buffer = f"{out.empty}({shape}, dtype=torch.int32, device={out.device})"
         out.fit(f"{self.identifier(out)} = ", buffer)
-        out.call("launch", [self.kernel.name, self.programs.source(out), *self.given(out)])
+        out.call("launch", [self.kernel, self.programs.source(out), *self.given(out)])
 
     def identifier(self, out: Writer) -> str:
         """Return the identifier of the map."""

@@ -28,7 +28,7 @@ from monocomp.host.sizes import Bound
 class HostProgram:
     """The statements of a call of a program, from its inputs to its results."""
 
-    inputs: tuple[tuple[str, int], ...]  # with their ranks
+    inputs: tuple[str, ...]
     params: tuple[str, ...]
     kernels: tuple[Signature, ...]
     body: tuple[Statement, ...]
@@ -48,6 +48,6 @@ class HostProgram:
 
     def __str__(self) -> str:
         """Return a line a statement, and one an argument."""
-        given = ", ".join((*(name for name, _ in self.inputs), *self.params))
+        given = ", ".join((*self.inputs, *self.params))
         lines = [line for s in self.body for line in str(s).splitlines()]
         return "\n".join([f"host({given})", *(f"    {line}" for line in lines)]) + "\n"

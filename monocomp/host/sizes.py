@@ -30,8 +30,6 @@ class Sizes(Statement):
     extents: tuple[ExtentName | None, ...]
     tensor: TensorName
 
-    defines = ("extents",)
-
     def __str__(self) -> str:
         names = ("_" if e is None else shown(e) for e in self.extents)
         return f"sizes {', '.join(names)} = {self.tensor}.shape"
@@ -57,7 +55,7 @@ class Bound(Statement):
     extent: ExtentName
     value: Number
 
-    text, defines = "size {extent} = {value}", ("extent",)
+    text = "size {extent} = {value}"
 
     def run(self, call: Evaluation) -> None:
         call.sizes[self.extent] = self.value.of(call)
@@ -76,7 +74,7 @@ class Split(Statement):
     kernel: int
     others: Number
 
-    text, defines = "param {param} = splits of kernel {kernel}, each of {others}", ("param",)
+    text = "param {param} = splits of kernel {kernel}, each of {others}"
 
     def run(self, call: Evaluation) -> None:
         config = call.configs[self.kernel]
@@ -98,7 +96,6 @@ class SplitPadding(Statement):
     second: AxisName
 
     text = "length_{first}, length_{second} = split padding({extent})"
-    defines = ("first", "second")
 
     def run(self, call: Evaluation) -> None:
         both = split_lengths(call.sizes[self.extent])

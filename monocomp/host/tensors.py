@@ -105,7 +105,7 @@ class Buffer(Statement):
     dtype: str
     beside: tuple[TensorName, ...] = ()
 
-    text, defines = "{name} = empty[{shape}]: {dtype}", ("name",)
+    text = "{name} = empty[{shape}]: {dtype}"
 
     def __str__(self) -> str:
         beside = f" of {', '.join(self.beside)}" if self.beside else ""
@@ -220,7 +220,7 @@ class View(Statement):
     tensor: TensorName
     shape: tuple[ExtentName, ...]
 
-    text, defines = "{name} = {tensor}.view[{shape}]", ("name",)
+    text = "{name} = {tensor}.view[{shape}]"
 
     def run(self, call: Evaluation) -> None:
         call.view(self.name, methodcaller("reshape", call.shape(self.shape)), self.tensor)
