@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from os import PathLike
@@ -232,6 +233,11 @@ class TritonRunner:
         target = PlanTarget(module.program, loaded, device, self.precision, empty)
         return Evaluation(module.program, target, inputs, params, configs, varying).plan()
 
+    def repeated(self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, Any]) -> Repeated:
+        """Return what repeats a call with other schedules."""
+        given, values = (inputs, params), (*inputs.values(), *params.values())
+        return Repeated(partial(self._call, *given), partial(self._plan, *given), values)
+
     # --- schedules --------------------------------------------------------------------
 
     def schedules(
@@ -308,7 +314,7 @@ class TritonRunner:
         with MEASURING, torch.cuda.device_of(next(iter(tensors.values()))):  # type: ignore[no-untyped-call]
             tuning = search(
                 [each.candidates(budget.candidates) for each in self.forms(tensors, extents)],
-                GpuBench(Repeated(self, tensors, params), list(tensors.values())),
+                GpuBench(self.repeated(tensors, params), list(tensors.values())),
                 lambda: None if raced else self._expected(tensors, params, extents),
                 seconds=budget.seconds * len(self.dialects),
                 progress=progress,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +24,6 @@ from monocomp.backends.triton.lists import Lists
 from monocomp.blocks import SMALL_INT
 from monocomp.host.plan import Launched, Plan, Ran, gather
 from monocomp.host.program import HostProgram
-
-if TYPE_CHECKING:
-    from monocomp.backends.triton.launch import TritonRunner
 
 _GUARDS: Any = torch._C._dynamo.guards
 # What the code calls that Inductor writes: half of the time that `torch.empty` takes goes to its
@@ -247,26 +244,31 @@ class Replay:
 
 
 class Repeated:
-    """Repeat a call with one choice of schedules or another, which is planned once."""
+    """Repeat a call with one choice of schedules or another, which is planned once.
+
+    Args:
+        call: calls kernels with schedules, and returns how to repeat that.
+        plan: returns the plan of such a call.
+        values: of the call: inputs, then parameters.
+    """
 
     def __init__(
         self,
-        runner: TritonRunner,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
+        call: Callable[..., tuple[Outputs, Plan]],
+        plan: Callable[[Choice], Plan],
+        values: Sequence[Any],
     ) -> None:
-        self.runner, self.inputs, self.params = runner, inputs, params
-        self.values = (*inputs.values(), *params.values())
+        self.call, self.plan, self.values = call, plan, values
         self.replays: dict[tuple[Choice, Empty | None], Replay] = {}
 
     def __call__(self, choice: Choice, empty: Empty | None = None) -> Outputs:
         replay = self.replays.get((choice, empty))
         if replay is not None:
             return replay(self.values)
-        results, plan = self.runner._call(self.inputs, self.params, choice, empty=empty)
+        results, plan = self.call(choice, empty=empty)
         self.replays[choice, empty] = Replay(plan, spoken(choice))
         return results
 
     def compile(self, choice: Choice) -> None:
         """Compile its kernels."""
-        compiling(self.runner._plan(self.inputs, self.params, choice))(self.values)
+        compiling(self.plan(choice))(self.values)

@@ -25,7 +25,6 @@ from monocomp.backends.triton import launch
 from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
-from monocomp.backends.triton.replay import Repeated
 from monocomp.errors import UnsupportedError
 from tests.backends.triton.test_replay import Driver
 
@@ -219,7 +218,7 @@ def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> 
     (forms,) = one.forms(inputs, EXTENTS)
     choices = [(s,) for s in forms.candidates(3)]
     blocks = tuple((axis, 48) for axis, _ in choices[0][0].blocks)  # Triton wants powers of 2
-    bench = GpuBench(Repeated(one, inputs, {}), list(inputs.values()))
+    bench = GpuBench(one.repeated(inputs, {}), list(inputs.values()))
     bench.compile([*choices, (replace(choices[0][0], blocks=blocks),)])
     module = one._loaded(choices[0])[1]
     function = getattr(module, one._loaded(choices[0])[0].program.kernels[0].name)
