@@ -186,11 +186,11 @@ class _Normalising:
         made = self._step(
             "softmax", torch._softmax, [x], like, is_elementwise=False, arguments=arguments
         )
-        self.images[like] = self._replaced(made, 0.0)  # it has no infinities
+        self.images[like] = self._replaced(made)  # it has no infinities
         self.guard = self.steps[-1]
 
     def _replaced(self, v: Value, *numbers: float) -> Value:
-        """Add a guard: numbers in place of NaN, and of the infinities if there may be any."""
+        """Add a guard: 0 in place of NaN, or numbers in place of that and of the infinities."""
         return self._step("replace", torch.nan_to_num, [v], v, arguments=numbers)
 
     # --- what reads the exponentials ----------------------------------------------------------

@@ -142,8 +142,11 @@ class Calls:
             check_order(self.declared)
         plans = self.plans
         if plans is not None:
-            values = self._in_order(args, kwargs) if kwargs or self._not_given else args
-            last = plans.last[_autograd().is_grad_enabled()]
+            values = args
+            if kwargs or self._not_given:
+                is_in_order = not args and tuple(kwargs) == plans.names
+                values = tuple(kwargs.values()) if is_in_order else self._in_order(args, kwargs)
+            last = plans.last[plans.is_recorded()]
             if last is not None and len(values) == plans.count:
                 results = last.results(*values)
                 if results is not None:

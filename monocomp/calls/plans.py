@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
+
 from monocomp import terms as T
 from monocomp.blocks import SMALL_INT
 from monocomp.calls import autograd
-from monocomp.calls.looks import ALIGNMENT, PLAIN, look_of
+from monocomp.calls.looks import ALIGNMENT, PLAIN, if_alike
 from monocomp.declarations.given import cast, is_in_float32
 from monocomp.declarations.records import Declarations
 from monocomp.host.plan import Ran, Repeat
@@ -46,6 +48,8 @@ class Plans:
 
     Attributes:
         count: of inputs and parameters.
+        names: of inputs, if these are all.
+        is_recorded: would a call be recorded now, if a tensor required a gradient?
         last: the last call that is not recorded, and the last one that is, if there is one.
     """
 
@@ -53,6 +57,9 @@ class Plans:
         self.inputs = len(declared.inputs)
         self.params = declared.params
         self.count = self.inputs + len(self.params)
+        # None would pass for a parameter that is not given, but for no input.
+        self.names = () if self.params else (*declared.inputs,)
+        self.is_recorded: Callable[[], bool] = torch.is_grad_enabled
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents}
         self._plans: dict[Signature | None, Repeat] = {}
@@ -73,19 +80,15 @@ class Plans:
 
     def _remember(self, values: Sequence[Any], recorded: bool, repeat: Repeat) -> None:
         """Let `last` be such a call, which nothing watches."""
-        is_alike, run = look_of(values[: self.inputs]), repeat.run
-        if is_alike is None:
-            return
-
-        def plain(*values: Any) -> tuple[Any, ...] | None:
-            return run(*values) if is_alike(*values) else None
+        run, of_params, params = repeat.run, self._of_params, self._of_params(values)
 
         def with_params(*values: Any) -> tuple[Any, ...] | None:
-            has_looks = is_alike(*values[:count]) and of_params(values) == params
-            return run(*values) if has_looks else None
+            return run(*values) if of_params(values) == params else None
 
-        count, of_params, params = self.inputs, self._of_params, self._of_params(values)
-        self.last[recorded] = Last(with_params if self.params else plain, repeat.ran)
+        how = (with_params, len(self.params)) if self.params else (run,)
+        results = if_alike(values[: self.inputs], *how)
+        if results is not None:
+            self.last[recorded] = Last(results, repeat.ran)
 
     def find(self, values: Sequence[Any], recorded: bool = False) -> Repeat | None:
         """Return what repeats a call, if it has been kept for one that looks the same.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any, TypeAlias
 
@@ -23,15 +24,15 @@ from monocomp.calls.autograd import (
     is_transformed,
     is_watched,
 )
-from monocomp.calls.looks import ALIGNMENT, PLAIN, look_of
+from monocomp.calls.looks import ALIGNMENT, PLAIN, if_alike
 from monocomp.declarations.vocabulary import DTYPES
-from monocomp.host.plan import Gather, Repeat, gather
+from monocomp.host.plan import Gather, Repeat, arranged, gather
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Tensors: TypeAlias = Sequence[torch.Tensor | None]
 Params: TypeAlias = tuple[Any, ...]  # in the program's order
-Latest: TypeAlias = Callable[[tuple[bool, ...], Tensors, Tensors, Params], Gradients | None]
+Latest: TypeAlias = Callable[..., Gradients | None]  # of what is saved, cotangents, parameters
 
 
 def recorded(
@@ -45,30 +46,31 @@ def recorded(
         others: the other parameters.
         may_be_transformed: also where no transform can be seen.
     """
-    given = tuple([others.get(n) for n in forward.params])
+    given = (*tensors.values(), *[others.get(n) for n in forward.params])
     call = Recorded(forward, tensors)
     if not (may_be_transformed or is_transformed()):
-        return call((*tensors.values(), *given))
+        return call(given)
     function: Callable[..., Results] = Transformed.apply
-    return function(call, given, *tensors.values())[: len(forward.results)]
+    return function(call, *given)[: len(forward.results)]
 
 
 class Call(torch.autograd.Function):
-    """A call that autograd records, of parameters, None for a tensor or one that is not given, and
-    of tensors."""
+    """A call that autograd records, of tensors, and then of parameters, None for a tensor or one
+    that is not given."""
 
     @staticmethod
-    def forward(ctx: Any, call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
+    def forward(ctx: Any, call: Recorded, *values: Any) -> Results:
         way = call.way
-        results = way.run(*tensors, *others)
-        way.save(ctx, others, (*tensors, *results))
+        results = way.run(*values)
+        way.save(ctx, values, results)
         return results[: way.count]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         way, others = ctx.recorded
         needed, saved = ctx.needs_input_grad, ctx.saved_tensors
-        latest: Gradients | None = way.latest(needed, saved, cotangents, others)
+        mode = needed, is_grad_enabled()
+        latest: Gradients | None = way.latest(*saved, *cotangents, *others, mode)
         return way.gradients(needed, saved, cotangents, others) if latest is None else latest
 
 
@@ -84,14 +86,14 @@ class Transformed(torch.autograd.Function):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(call: Recorded, others: Params, *tensors: torch.Tensor) -> Results:
-        return call.site.forward.calls.differentiable(call.site.named(others, tensors))
+    def forward(call: Recorded, *values: Any) -> Results:
+        return call.site.forward.calls.differentiable(call.site.named(values))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
-        call, others, *tensors = inputs
-        call.first.save(ctx, others, (*tensors, *output))
-        ctx.save_for_forward(*tensors, *output)
+        call, *values = inputs
+        call.first.save(ctx, tuple(values), output)
+        ctx.save_for_forward(*values[: call.site.inputs], *output)
 
     backward = staticmethod(Call.backward)
 
@@ -100,22 +102,22 @@ class Transformed(torch.autograd.Function):
         way, others = ctx.recorded
         site = way.call.site
         forward, names = site.forward, site.names
-        given = {n: t for n, t in zip(names, tangents[2:], strict=True) if t is not None}
+        given = {n: t for n, t in zip(names, tangents[1:], strict=False) if t is not None}
         tensors = ctx.saved_tensors
-        values = site.named(others, tensors[: len(names)])
+        values = site.named((*tensors[: len(names)], *others))
         values.update(zip(forward.outputs, tensors[len(names) :], strict=True))
         of_outputs = forward.tangents(given, values)
         return tuple(of_outputs.get(o) for o in forward.outputs)
 
     @staticmethod
     def vmap(
-        info: Any, dims: tuple[Any, ...], call: Recorded, others: Params, *tensors: torch.Tensor
+        info: Any, dims: tuple[Any, ...], call: Recorded, *given: Any
     ) -> tuple[Results, tuple[int | None, ...]]:
         names, forward = call.site.names, call.site.forward
-        positions = dict(zip(names, dims[2:], strict=True))
+        positions = dict(zip(names, dims[1:], strict=False))
         own = tuple(n for n, dim in positions.items() if dim is not None)
         calls = forward.batch(own)
-        values = call.site.named(others, tensors)
+        values = call.site.named(given)
         values.update((n, values[n].movedim(positions[n], 0)) for n in own)
         for name, of in calls.declared.inputs.items():
             if len(of.dims) > values[name].dim():  # it is given with what each call has its own of
@@ -152,15 +154,14 @@ class Site:
         self.sized = tuple(map(every.index, forward.others))
         self._routes: dict[object, Route] = {}
 
-    def named(self, others: Params, tensors: Sequence[Any]) -> dict[str, Any]:
-        """Return the values of a call by name."""
-        every = zip((*self.names, *self.forward.params), (*tensors, *others), strict=True)
+    def named(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of a call by name: tensors, then parameters."""
+        every = zip((*self.names, *self.forward.params), values, strict=True)
         return {n: v for n, v in every if v is not None}
 
     def call(self, *values: Any) -> Results:
         """Return the results of a call that nothing repeats yet, of tensors and parameters."""
-        tensors, others = values[: self.inputs], values[self.inputs :]
-        results: Results = self.forward.calls.call(self.named(others, tensors))
+        results: Results = self.forward.calls.call(self.named(values))
         return results
 
     def route(
@@ -181,7 +182,7 @@ class Site:
         if route is None:
             known = (str(dtype).removeprefix("torch.") for dtype in dtypes)
             named = ((n, d if d in DTYPES else "") for n, d in zip(self.names, known, strict=True))
-            wrt = dict(compress(named, needed[2:]))
+            wrt = dict(compress(named, needed[1:]))
             given = tuple(compress(self.forward.outputs, present))
             if not wrt or not given:
                 return None
@@ -199,7 +200,7 @@ class Route:
         names: those of what is kept, of cotangents (none for one that it does not take), of
             parameters, and of tensors that have the size of what is not kept.
         values: takes its inputs and parameters from these and None.
-        gradients: takes the gradients of all arguments from its results and None.
+        results: where the gradients of all arguments are among its results; -1 for None.
         sources: where each of its inputs and parameters is among the values of the call and then
             its results; -1 for one that is not.
     """
@@ -207,7 +208,7 @@ class Route:
     backward: Backward
     names: Names
     values: Gather
-    gradients: Gather
+    results: tuple[int, ...]
     sources: tuple[int, ...]
 
     @classmethod
@@ -221,7 +222,12 @@ class Route:
         known = (*site.names, *forward.params, *forward.outputs)
         is_known = {*saved, *forward.params}
         sources = tuple(known.index(n) if n in is_known else -1 for n in backward.names)
-        return cls(backward, names, gather(*values), gather(-1, -1, *results), sources)
+        gradients = (-1, *results, *(-1 for _ in forward.params))
+        return cls(backward, names, gather(*values), gradients, sources)
+
+    def gradients(self, results: Results) -> Gradients:
+        """Return the gradients of all arguments."""
+        return tuple([None if n < 0 else results[n] for n in self.results])
 
 
 class Repeated:
@@ -236,39 +242,24 @@ class Repeated:
 
     def __init__(self, way: Way, route: Route, repeat: Repeat, sized: Results) -> None:
         self.route, self.repeat, self.sized = route, repeat, sized
-        self._values = way.positions(route)
+        self.arguments = way.positions(route)
+        self._take = gather(*self.arguments)
 
     def __call__(self, saved: Tensors, cotangents: Tensors, others: Params) -> Gradients:
         """Return the gradients of all arguments of a call."""
-        values = self._values((*saved, *cotangents, *others, *self.sized, None))
-        return self.route.gradients((*self.repeat(values), None))
+        values = self._take((*saved, *cotangents, *others, *self.sized, None))
+        return self.route.gradients(self.repeat(values))
 
     def latest(
-        self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors
-    ) -> Latest | None:
+        self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
+    ) -> Latest:
         """Return what computes the gradients of passes that look like this one, which nothing
-        watches; None where their looks cannot be told at once."""
-        given = tuple([c is not None for c in cotangents])
-        is_alike = look_of([*saved, *compress(cotangents, given)])
-        if is_alike is None:
-            return None
-        own, sized, has_all = needed, self.sized, all(given)
-        run, take, gradients = self.repeat.run, self._values, self.route.gradients
-
-        def latest(
-            needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
-        ) -> Gradients | None:
-            present = cotangents
-            if not has_all:
-                if tuple([c is not None for c in cotangents]) != given:
-                    return None
-                present = tuple(compress(cotangents, given))
-            if needed != own or is_grad_enabled() or not is_alike(*saved, *present):
-                return None
-            values = take((*saved, *cotangents, *others, *sized, None))
-            return gradients((*run(*values), None))
-
-        return latest
+        watches, and returns None for others."""
+        tensors, more = (*saved, *cotangents), len(others)
+        results = self.route.results
+        how = len(tensors) + more, self.arguments, results, self.sized
+        run = arranged(self.repeat.run, *how)
+        return if_alike(tensors, run, more, (needed, False)) or _nothing
 
 
 def _nothing(*_: object) -> None:
@@ -294,31 +285,35 @@ class Way:
     ) -> None:
         self.call, self.run, self.count, self.shared = call, run, count, shared
         site = call.site
-        end = site.inputs + count
-        every = site.kept((*range(end), *(-1,) * (site.outputs - count)))
+        first = site.inputs + len(site.forward.params)
+        end = first + count
+        tensors = (*range(site.inputs), *range(first, end), *(-1,) * (site.outputs - count))
+        every = site.kept(tensors)
         held = [n for n in every if n >= 0]
         self._save = gather(*held, *range(end, end + shared))
         self._held = tuple(held.index(n) if n >= 0 else -1 for n in every)
-        constant = [site.inputs + n for n in site.forward.constant if n < count]
+        constant = [n for n in site.forward.constant if n < count]
         self._constant = gather(*constant) if constant else None
         self.backwards: dict[object, Repeated] = {}
         self.latest: Latest = _nothing
 
-    def save(self, ctx: Any, others: Params, every: Results) -> None:
+    def save(self, ctx: Any, values: Sequence[Any], results: Results) -> None:
         """Leave with autograd what the gradients of a call are computed from.
 
         Args:
-            every: the tensors of the call, and what it has computed.
+            values: tensors and parameters of the call.
+            results: what it has computed.
         """
-        ctx.recorded = self, others
-        ctx.set_materialize_grads(False)
+        ctx.recorded = self, values[self.call.site.inputs :]
+        # What the methods set that are named for it.
+        ctx.materialize_grads = False
         if self._constant is not None:
-            ctx.mark_non_differentiable(*self._constant(every))
-        ctx.save_for_backward(*self._save(every))
+            ctx.non_differentiable = self._constant(results)
+        ctx.to_save = self._save((*values, *results))
 
-    def positions(self, route: Route) -> Gather:
-        """Return what takes the values of a backward pass from what is saved, cotangents,
-        parameters, tensors that have sizes, and None; the last ones are those that are shared."""
+    def positions(self, route: Route) -> tuple[int, ...]:
+        """Return where the values of a backward pass are among what is saved, cotangents,
+        parameters, and tensors that have sizes; the last ones are those that are shared."""
         site, held = self.call.site, self._held
         first = len(held) - held.count(-1)
         end = first + self.shared
@@ -326,7 +321,7 @@ class Way:
         end += self.count
         more = range(end, end + len(route.names) - site.count - site.outputs)
         every = (*held, *cotangents, *more, -1)
-        return gather(*route.values(every), *range(first, first + self.shared))
+        return (*route.values(every), *range(first, first + self.shared))
 
     def gradients(
         self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
@@ -339,7 +334,7 @@ class Way:
         shared = saved[len(saved) - self.shared :]
         if repeated is not None and all(t is not None and t.is_contiguous() for t in shared):
             if not is_cast():
-                self.latest = repeated.latest(needed, saved, cotangents) or _nothing
+                self.latest = repeated.latest(needed, saved, cotangents, others)
             gradients = repeated(saved, cotangents, others)
             call.share(needed, kept, cotangents, repeated)
             return gradients
@@ -372,7 +367,7 @@ class Way:
             again = route.backward.repeat(route.values((*every, None)))
             if again is not None:
                 self.backwards[signature] = Repeated(self, route, again, sized)
-        return route.gradients((*gradients, None))
+        return route.gradients(gradients)
 
 
 class Recorded:
@@ -414,10 +409,11 @@ class Recorded:
                 return self(values)
         return self.run(*values)[: self.site.results]
 
-    def run(self, *values: Any) -> Results:
-        """Return the results, and what else calls return for autograd, where nothing is cast."""
-        inputs = self.site.inputs
-        return _recorded(self, values[inputs:], *values[:inputs])
+    @property
+    def run(self) -> Callable[..., Results]:
+        """Return what computes the results, and what else calls return for autograd, of inputs and
+        parameters one by one, where nothing is cast."""
+        return partial(_recorded, self)
 
     def share(
         self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors, repeated: Repeated
@@ -474,7 +470,7 @@ class Recorded:
         """Add to what is kept the results that the call has not returned."""
         site = self.site
         tensors = [kept[site.saved.index(n)] for n in site.names]
-        results = site.forward.calls.differentiable(site.named(others, tensors))
+        results = site.forward.calls.differentiable(site.named((*tensors, *others)))
         every = zip(kept, site.kept((*tensors, *results)), strict=True)
         return tuple([new if held is None else held for held, new in every])
 
