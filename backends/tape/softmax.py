@@ -73,13 +73,8 @@ def _logits(power: Value) -> tuple[Value, float] | None:
     return (x, factor) if is_relative and is_in_rows and x.shape == power.shape else None
 
 
-def of_gradient(
-    y: torch.Tensor, g: torch.Tensor, dtype: torch.dtype, out: torch.Tensor | None = None
-) -> Any:
-    """Return y * (g - sum(y * g)), row by row."""
-    if out is None:
-        return torch._softmax_backward_data(g, y, -1, dtype)
-    return torch._softmax_backward_data(g, y, -1, dtype, grad_input=out)
+# y * (g - sum(y * g)), row by row, of g and y
+of_gradient = torch._softmax_backward_data
 
 
 def _gradient(s: Step) -> Step | None:
@@ -92,7 +87,7 @@ def _gradient(s: Step) -> Step | None:
             g, total = _operands(difference)
             if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
-                    s, run=of_gradient, operands=(y, g), arguments=(y.dtype,), in_place=0
+                    s, run=of_gradient, operands=(g, y), arguments=(-1, y.dtype), in_place=0
                 )
     return None
 

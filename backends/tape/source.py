@@ -17,6 +17,10 @@ from monocomp.backends.tape.recorder import COMMUTATIVE, Step, Value
 NotRecorded = torch._C._AutoDispatchBelowADInplaceOrView
 
 
+# The name of the tensor that a function writes to, if it is another one than `out`.
+_OUT = {torch._softmax_backward_data: "grad_input"}
+
+
 def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the method that writes what a function of torch computes into its first operand, which
     takes less time than to name it as `out`; None if there is none."""
@@ -68,7 +72,7 @@ def function_of(
         in_place = in_place_of(s.run) if out is not None and operands[0] is out else None
         given = [*map(name_of, operands), *map(hold, s.arguments)]
         if out is not None and in_place is None:
-            given.append(f"out={name_of(out)}")
+            given.append(f"{_OUT.get(s.run, 'out')}={name_of(out)}")
         names[s.result] = f"v{n}"
         lines.append(f"  v{n} = {hold(in_place or s.run)}({', '.join(given)})")
         lines += [f"  del {names[v]}" for v in unread.get(n, ())]

@@ -1,26 +1,23 @@
-"""The look of tensors, tested at once, as code that torch has compiled tests its inputs.
-
-Functions of tensors that look like some are written as text, as calls with any number of arguments
-take longer than the test.
-"""
+"""The look of tensors, tested at once, as code that torch has compiled tests its inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-IfAlike: TypeAlias = Callable[..., Any]
+from monocomp.host.texts import Written, defined
+
 ALIGNMENT = 16  # bytes; Triton compiles for pointers and integers that this divides
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 _GUARDS: Any = torch._C._dynamo.guards
 
 
 def if_alike(
-    tensors: Sequence[Any], run: Callable[..., Any], more: int = 0, mode: object = None
-) -> IfAlike | None:
+    tensors: Sequence[Any], run: Written, more: int = 0, mode: object = None
+) -> Written | None:
     """Return a function that runs another one where its first arguments look like some tensors, and
     returns None elsewhere.
 
@@ -50,11 +47,8 @@ def if_alike(
     if mode is not None:
         every, tests = [*names, "mode"], ["mode == own", *tests]
     text = (
-        f"def run_if_alike({', '.join(every)}):\n"
+        f"def run({', '.join(every)}):\n"
         f" if {' and '.join(tests)} and not ({pointers}) % {ALIGNMENT}:\n"
-        f"  return run({', '.join(names)})\n"
+        f"  return other({', '.join(names)})\n"
     )
-    known = {"modes": forward_ad, "check": check, "run": run, "own": mode}
-    exec(text, known)
-    run_if_alike: IfAlike = known["run_if_alike"]
-    return run_if_alike
+    return defined(text, {"modes": forward_ad, "check": check, "other": run, "own": mode})

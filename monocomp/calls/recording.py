@@ -26,13 +26,13 @@ from monocomp.calls.autograd import (
 )
 from monocomp.calls.looks import ALIGNMENT, PLAIN, if_alike
 from monocomp.declarations.vocabulary import DTYPES
-from monocomp.host.plan import Gather, Repeat, arranged, gather
+from monocomp.host.plan import Gather, Repeat, gather
+from monocomp.host.texts import Written, arranged, defined, listed
 
 Results: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 Tensors: TypeAlias = Sequence[torch.Tensor | None]
 Params: TypeAlias = tuple[Any, ...]  # in the program's order
-Latest: TypeAlias = Callable[..., Gradients | None]  # of what is saved, cotangents, parameters
 
 
 def recorded(
@@ -62,7 +62,7 @@ class Call(torch.autograd.Function):
     def forward(ctx: Any, call: Recorded, *values: Any) -> Results:
         way = call.way
         results = way.run(*values)
-        way.save(ctx, values, results)
+        way.save(ctx, results, *values)
         return results[: way.count]
 
     @staticmethod
@@ -92,7 +92,7 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
         call, *values = inputs
-        call.first.save(ctx, tuple(values), output)
+        call.first.save(ctx, output, *values)
         ctx.save_for_forward(*values[: call.site.inputs], *output)
 
     backward = staticmethod(Call.backward)
@@ -252,7 +252,7 @@ class Repeated:
 
     def latest(
         self, needed: tuple[bool, ...], saved: Tensors, cotangents: Tensors, others: Params
-    ) -> Latest:
+    ) -> Written:
         """Return what computes the gradients of passes that look like this one, which nothing
         watches, and returns None for others."""
         tensors, more = (*saved, *cotangents), len(others)
@@ -276,8 +276,11 @@ class Way:
         shared: how many values are shared.
 
     Attributes:
+        save: leaves with autograd what gradients are computed from, of a node, results, tensors
+            and parameters.
         backwards: what repeats backward passes, by what they look like.
-        latest: computes the gradients of passes that look like the last of these; None of others.
+        latest: computes the gradients of passes that look like the last of these, of what is saved,
+            cotangents, parameters, and what else tells passes apart; None of others.
     """
 
     def __init__(
@@ -290,26 +293,29 @@ class Way:
         tensors = (*range(site.inputs), *range(first, end), *(-1,) * (site.outputs - count))
         every = site.kept(tensors)
         held = [n for n in every if n >= 0]
-        self._save = gather(*held, *range(end, end + shared))
         self._held = tuple(held.index(n) if n >= 0 else -1 for n in every)
-        constant = [n for n in site.forward.constant if n < count]
-        self._constant = gather(*constant) if constant else None
+        self.save = self._saving((*held, *range(end, end + shared)))
         self.backwards: dict[object, Repeated] = {}
-        self.latest: Latest = _nothing
+        self.latest: Written = _nothing
 
-    def save(self, ctx: Any, values: Sequence[Any], results: Results) -> None:
-        """Leave with autograd what the gradients of a call are computed from.
+    def _saving(self, saved: Sequence[int]) -> Written:
+        """Return what sets what methods set that are named for it.
 
         Args:
-            values: tensors and parameters of the call.
-            results: what it has computed.
+            saved: where what is saved is among tensors, parameters and results.
         """
-        ctx.recorded = self, values[self.call.site.inputs :]
-        # What the methods set that are named for it.
-        ctx.materialize_grads = False
-        if self._constant is not None:
-            ctx.non_differentiable = self._constant(results)
-        ctx.to_save = self._save((*values, *results))
+        site = self.call.site
+        values = [f"x{n}" for n in range(site.inputs + len(site.forward.params))]
+        every = [*values, *(f"r[{n}]" for n in range(self.count + self.shared))]
+        constant = [f"r[{n}]" for n in site.forward.constant if n < self.count]
+        lines = [
+            f"def run(c, r, {', '.join(values)}):",
+            f"c.recorded = way, {listed(values[site.inputs :])}",
+            "c.materialize_grads = False",
+            f"c.non_differentiable = {listed(constant)}" if constant else "",
+            f"c.to_save = {listed([every[n] for n in saved])}",
+        ]
+        return defined("\n ".join(lines), {"way": self})
 
     def positions(self, route: Route) -> tuple[int, ...]:
         """Return where the values of a backward pass are among what is saved, cotangents,

@@ -43,35 +43,6 @@ def gather(*positions: int) -> Gather:
     return itemgetter(*positions)
 
 
-def arranged(
-    run: Callable[..., Sequence[Any]],
-    count: int,
-    arguments: Sequence[int],
-    results: Sequence[int],
-    known: Sequence[Any] = (),
-) -> Callable[..., tuple[Any, ...]]:
-    """Return a function in which another one takes its arguments, and returns its results, in
-    another order. It is written as text, as a call with any number of arguments takes longer.
-
-    Args:
-        run: the other one.
-        count: of the function's arguments.
-        arguments: the positions of the other one's arguments among the function's, and then what
-            is known; None for -1.
-        results: the positions of the function's results among the other one's; None for -1.
-        known: the same in every call.
-    """
-    names = [f"x{n}" for n in range(count)]
-    every = [*names, *(f"k{n}" for n in range(len(known))), "None"]
-    given = ", ".join(every[n] for n in arguments)
-    returned = "".join("None, " if n < 0 else f"r[{n}], " for n in results)
-    text = f"def run_arranged({', '.join(names)}):\n r = run({given})\n return ({returned})"
-    held: dict[str, Any] = {"run": run, **{f"k{n}": v for n, v in enumerate(known)}}
-    exec(text, held)
-    run_arranged: Callable[..., tuple[Any, ...]] = held["run_arranged"]
-    return run_arranged
-
-
 @record()
 class Launched:
     """A kernel that runs, with its arguments: tensors, and what follows them.

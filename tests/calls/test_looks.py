@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import monocomp as mc
-from monocomp.calls.looks import look_of
+from monocomp.calls.looks import if_alike
 from monocomp.calls.plans import Plans
 from monocomp.calls.recording import Recorded
 
@@ -44,29 +44,38 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 def test_what_looks_different(change: str) -> None:
     """A look has all that a plan depends on."""
     x = torch.randn(4, 8)
-    is_alike = look_of([x])
+    is_alike = if_alike([x], lambda _: True)
     assert is_alike is not None
     assert is_alike(torch.zeros(4, 8)) and not is_alike(CHANGES[change](x))
+
+
+def test_what_follows_tensors() -> None:
+    """Arguments of which any pass, one that is not given, and what tells calls apart."""
+    x = torch.randn(4, 8)
+    run = if_alike([x, None], lambda *values: values, 1, (True, False))
+    assert run is not None
+    assert run(x, None, 3, (True, False)) == (x, None, 3)
+    assert run(x, x, 3, (True, False)) is None and run(x, None, 3, (True, True)) is None
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch itself
 def test_what_watches_is_part_of_the_look() -> None:
     """Modes, transforms and autocast, and tensors with tangents."""
     x, seen = torch.randn(4, 8), []
-    is_alike = look_of([x])
+    is_alike = if_alike([x], lambda _: True)
     assert is_alike is not None
     with Seeing():  # type: ignore[no-untyped-call]
-        seen.append(is_alike(x))
+        seen.append(bool(is_alike(x)))
     with torch.autocast("cpu"):
-        seen.append(is_alike(x))
+        seen.append(bool(is_alike(x)))
     with torch.inference_mode():
-        seen.append(is_alike(x))
-    torch.func.vmap(lambda row: seen.append(is_alike(x)) or row)(x)
-    torch.func.grad(lambda row: seen.append(is_alike(x)) or row.sum())(x)
+        seen.append(bool(is_alike(x)))
+    torch.func.vmap(lambda row: seen.append(bool(is_alike(x))) or row)(x)
+    torch.func.grad(lambda row: seen.append(bool(is_alike(x))) or row.sum())(x)
     with torch.autograd.forward_ad.dual_level():
-        seen.append(is_alike(torch.autograd.forward_ad.make_dual(x, x)))  # type: ignore[no-untyped-call]
+        seen.append(bool(is_alike(torch.autograd.forward_ad.make_dual(x, x))))  # type: ignore[no-untyped-call]
     assert seen == [False] * 6 and is_alike(x)
-    assert look_of([]) is None
+    assert if_alike([], lambda: True) is None
 
 
 @contextmanager
