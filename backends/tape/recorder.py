@@ -172,8 +172,7 @@ class Recorder:
         """Return the value of a function of others, and of arguments that are known, of which
         the key tells it apart. Without one it is computed anew, in each call. One that has no
         layout is no tensor."""
-        order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
-        whole = None if key is None else (key, *order)
+        whole = None if key is None else _whole(key, operands)
         made = None if whole is None else self._made.get(whole)
         if made is not None:
             return made
@@ -198,6 +197,10 @@ class Recorder:
             made.made_by = key, tuple(operands)
         return made
 
+    def made(self, key: object, operands: Sequence[Value]) -> Value | None:
+        """Return the value of a function of others, if it has been recorded."""
+        return self._made.get(_whole(key, operands))
+
     def alike(self, value: Value) -> Value:
         """Return a value that is known to have the same elements."""
         assert value.known is not None
@@ -212,6 +215,11 @@ class Recorder:
             return t.clone(memory_format=torch.contiguous_format)
 
         return self.step(None, run, [value], value.shape, value.dtype)
+
+
+def _whole(key: object, operands: Sequence[Value]) -> tuple[object, ...]:
+    order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
+    return key, *order
 
 
 def _strides(

@@ -59,7 +59,8 @@ def shared(
     made = needed(steps, own, computed)
     of_numbers = made_of_numbers(made, numbers, computed)
     both = _shared(made, results, later, inputs, gradients, of_numbers)
-    if not both or sum(math.prod(v.shape) for v in both) > CPU.shared:
+    both = _fitting(both, later, inputs, gradients)
+    if not both:
         return None
     copies, kept = Recorder(0), {v.root for v in both if v not in results}
     # Autograd sees whether results are written to that are kept, but not their other views.
@@ -95,6 +96,8 @@ def _later(before: Record, count: int) -> tuple[Recorder, Quotients]:
     quotients = Quotients((s.result for s in steps), of_results)
 
     def laws(key: object, operands: Sequence[Value]) -> Value | None:
+        if key == "mul":
+            return quotients.scaled(recorder, operands)
         return quotients.of(recorder, operands[0]) if key == "exp2" else None
 
     recorder.laws = laws
@@ -125,3 +128,22 @@ def _shared(
     second = needed(steps, inputs, gradients, computed.__contains__)
     read = dict.fromkeys(v for s in second for v in s.operands)
     return [v for v in read if v in computed]
+
+
+def _fitting(
+    values: Sequence[Value],
+    steps: Sequence[Step],
+    inputs: Sequence[Value],
+    gradients: Sequence[Value],
+) -> list[Value]:
+    """Return those of the values that two calls share that are kept between them: where they are
+    too many, those go first that fewest steps make of others."""
+    kept = [*values]
+
+    def more_steps(v: Value) -> int:
+        others = {*kept} - {v}
+        return len(needed(steps, inputs, gradients, others.__contains__))
+
+    while sum(math.prod(v.shape) for v in kept) > CPU.shared:
+        kept.remove(min(kept, key=more_steps))
+    return kept

@@ -1,10 +1,12 @@
 """Exponentials that are quotients of others that have been computed.
 
     exp2(x - log2 s)  =  exp2(x) / s    where s is a sum of exp2(x)
+    exp2(r) * f(exp2(x), exp2(y))  =  f(exp2(x + r), exp2(y + r))    where f(c x) = c f(x) for c > 0
 
 A call computes exponentials relative to a maximum and divides by their sum; its backward pass
-computes each weight from the logarithm of both. A call's may be 0 where a mask is, and a backward
-pass may apply the mask later: it reads them where it applies no less of it to all it makes of them.
+computes each weight from the logarithm of both, or relative to something else, which a factor mends
+later. A call's may be 0 where a mask is, and a backward pass may apply the mask later: it reads
+them where it applies no less of it to all it makes of them.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from monocomp.backends.tape.tile import in_order
 Atom: TypeAlias = tuple[Value, Shape]  # and how it is broadcast, as `_spread` has it
 Linear: TypeAlias = dict[Atom, float]
 Guard: TypeAlias = tuple[Value, float]  # a mask, and what is elsewhere
+Exponent: TypeAlias = tuple[Linear, set[Guard]]
 _TOLERANCE = 1e-6  # of factors that are products of numbers, in another order
 
 
@@ -37,14 +40,15 @@ class Quotients:
     def __init__(self, values: Iterable[Value], same: Mapping[Value, Value]) -> None:
         self.same = same
         powers = [v for v in values if v.made_by is not None and v.made_by[0] == "exp2"]
-        self._exponents = [(v, *self._linear(v.made_by[1][0])) for v in powers if v.made_by]
+        made = ((v, v.made_by[1][0]) for v in powers if v.made_by is not None)
+        self._exponents = [(v, *self._linear(x.shape, x)) for v, x in made]
         self._masked: dict[Value, tuple[Value, Value, set[Value]]] = {}  # by their exponents
 
     def of(self, recorder: Recorder, exponent: Value) -> Value | None:
         """Record an exponential as a quotient; None if it is none."""
         if math.prod(exponent.shape) == 0:
             return None
-        terms, guards = self._linear(exponent)
+        terms, guards = self._linear(exponent.shape, exponent)
         for power, others, masks in self._exponents:
             is_alike = math.prod(power.shape) == math.prod(exponent.shape)
             if not is_alike or power.shape[-1:] != exponent.shape[-1:]:
@@ -60,6 +64,39 @@ class Quotients:
                     return _quotient(recorder, power, total, exponent.shape)
                 self._masked[exponent] = power, total, needed
         return None
+
+    def scaled(self, recorder: Recorder, operands: Sequence[Value]) -> Value | None:
+        """Return a function of exponentials that another one multiplies, if it has been computed of
+        the products."""
+        for v, scale in (operands, operands[::-1]):
+            if _is_power(scale) and _is_broadcast(scale.shape, v.shape):
+                made = self._scaled(recorder, v, scale, v.shape)
+                if made is not None and made.shape == v.shape:
+                    return made
+        return None
+
+    def _scaled(self, recorder: Recorder, v: Value, scale: Value, full: Shape) -> Value | None:
+        """Return what has been computed of the exponentials that a value is made of, each times
+        another one, in a shape that is broadcast to a full one."""
+        name, operands = v.made_by or (None, ())
+        if name == "exp2":
+            exponent = self._linear(full, *_operands(v), *_operands(scale))
+            alike = (p for p, *_ in self._exponents if _is_broadcast(p.shape, full))
+            return next((p for p in alike if self._is_power_of(p, exponent, full)), None)
+        if v.number == 0:
+            return v
+        if name not in ("add", "sub", "neg", "abs") and not (
+            name in ("maximum", "minimum") and any(o.number == 0 for o in operands)
+        ):
+            return None
+        parts = [self._scaled(recorder, o, scale, full) for o in operands]
+        every = [p for p in parts if p is not None]
+        return recorder.made(name, every) if len(every) == len(parts) else None
+
+    def _is_power_of(self, power: Value, exponent: Exponent, full: Shape) -> bool:
+        """True if a value is an exponential of such an exponent, broadcast to a full shape."""
+        terms, masks = self._linear(full, *_operands(power))
+        return masks == exponent[1] and not any(_difference(terms, exponent[0]).values())
 
     def where_masked(self, steps: Sequence[Step]) -> list[Step]:
         """Return steps with quotients for exponentials that are read under the masks of others."""
@@ -80,12 +117,13 @@ class Quotients:
             made.append(s)
         return made
 
-    def _linear(self, v: Value) -> tuple[Linear, set[Guard]]:
-        """Return a value as a sum of others with factors where masks are 1, and these, with what it
-        is elsewhere."""
+    def _linear(self, full: Shape, *values: Value) -> Exponent:
+        """Return the sum of values that are broadcast to a full shape as one of others with factors
+        where masks are 1, and these, with what it is elsewhere."""
         terms: Linear = {}
         masks: set[Guard] = set()
-        self._add(terms, masks, v, _spread(v.shape, v.shape), 1.0)
+        for v in values:
+            self._add(terms, masks, v, _spread(v.shape, full), 1.0)
         return terms, masks
 
     def _add(self, terms: Linear, masks: set[Guard], v: Value, how: Shape, factor: float) -> None:
@@ -109,6 +147,9 @@ class Quotients:
                 if number is not None and x.shape == v.shape:
                     self._add(terms, masks, x, how, factor * number)
                     return
+        elif a is not None and name == "neg":
+            self._add(terms, masks, a, how, -factor)
+            return
         elif a is not None and isinstance(name, tuple):
             a = self.same.get(a, a)
             # A guard changes those of nothing, whose exponentials are 0.
@@ -140,6 +181,15 @@ def _is_bound(v: Value, mask: Value) -> bool:
 
 def _is_power(v: Value) -> bool:
     return v.made_by is not None and v.made_by[0] == "exp2"
+
+
+def _operands(v: Value) -> tuple[Value, ...]:
+    return () if v.made_by is None else v.made_by[1]
+
+
+def _is_broadcast(shape: Shape, full: Shape) -> bool:
+    """True if a shape is broadcast to a full one, dimension by dimension."""
+    return len(shape) == len(full) and all(a in (1, b) for a, b in zip(shape, full, strict=True))
 
 
 def _is_masked(v: Value, mask: Value, readers: Mapping[Value, Sequence[Step]]) -> bool:
