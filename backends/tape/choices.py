@@ -19,7 +19,7 @@ import torch
 
 from monocomp.backends.tape.guards import is_positive, unguarded
 from monocomp.backends.tape.recorder import Recorder, Value
-from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat
+from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat, is_strided
 from monocomp.machine.cpu import CPU
 
 VECTOR = CPU.call // 2  # elements from which on more operations repay that they are on vectors
@@ -41,8 +41,9 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         return a
     if not a.dtype.is_floating_point or a.dtype != b.dtype:
         return None
-    if first is not None and {*condition.dims, NO_DIM} == {*b.dims, NO_DIM}:
-        infinities = replaced_infinities(condition.value, b.value, first)
+    if first is not None:
+        both = _alike(condition, b)
+        infinities = None if both is None else replaced_infinities(*both, first)
         if infinities is not None:
             numbers, key = (math.nan, *infinities), ("replace", infinities)
             return ops.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
@@ -61,6 +62,22 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
     is_zero = unguarded(condition, b).value.number == 0
     other = b if is_zero else _kept(ops, condition, b, False)
     return ops.elementwise["add"](_kept(ops, condition, a, True), other)
+
+
+def _alike(one: Tile, other: Tile) -> tuple[Value, Value] | None:
+    """Return values that have the elements of two tiles in the same order: their own, or what both
+    view alike; None if there are none."""
+    values = one.value, other.value
+    if all(map(is_strided, values)) and _strides(one) == _strides(other):
+        (a,), (b,) = (v.made_by[1] for v in values if v.made_by is not None)
+        return (a, b) if a.is_contiguous and b.is_contiguous else None
+    first, second = ([d for d in x.dims if d != NO_DIM] for x in (one, other))
+    return values if first == second else None
+
+
+def _strides(x: Tile) -> dict[int, int]:
+    """Return how far the elements of a view are apart along each dimension."""
+    return dict(zip(x.dims, x.value.strides or (), strict=False))
 
 
 def _kept(ops: TileOps, condition: Tile, x: Tile, holds: bool) -> Tile:
@@ -182,9 +199,9 @@ def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[floa
 
 def _equated(condition: Value) -> Iterator[tuple[Value, Value]]:
     """Yield both sides of a condition `a == b`, in either order; nothing for others."""
-    name, operands = condition.made_by or (None, ())
+    name, operands = flat(condition).made_by or (None, ())
     if name == "truth":  # of a mask
-        (_, name), operands = operands[0].made_by or ((None, None), ())
+        (_, name), operands = flat(operands[0]).made_by or ((None, None), ())
     if name == "eq":
         a, b = operands
         yield a, b

@@ -2,10 +2,13 @@
 
 c * (A B)  =  baddbmm of A and B with the factor c, a number
 X + A B  =  baddbmm of X, A and B, in the memory of X
+sum over i of sums over j  =  sum over i and j
+c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +27,7 @@ _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     """Return steps for the same results; some of them nothing reads any more."""
-    for of in (_Fusing.joined, _Fusing.scaled, _Fusing.added):
+    for of in (_Fusing.joined, _Fusing.scaled, _Fusing.added, _Fusing.shrunk, _Fusing.summed):
         fusing = _Fusing(steps, results)
         for s in steps:
             fusing.add(of(fusing, s) or s)
@@ -128,6 +131,38 @@ class _Fusing:
             if s.run is torch.sub:
                 return None
         return None
+
+    def shrunk(self, s: Step) -> Step | None:
+        """Return a product with a multiple of its smaller factor for a multiple of a product."""
+        if s.run is not torch.mul:
+            return None
+        number, x = sorted(s.operands, key=lambda v: v.number is None)
+        product = self._alone(x, torch.mul)
+        if number.number is None or product is None or self._is_written(product):
+            return None
+        y, large = sorted(product.operands, key=lambda v: math.prod(v.shape))
+        if math.prod(y.shape) == math.prod(large.shape) or large.shape != s.result.shape:
+            return None
+        multiple = Value(y.shape, y.dtype, is_owned=True)
+        multiple.strides = y.strides if y.is_dense else None
+        self.add(Step(torch.mul, (number, y), multiple, True, 2))
+        return replace(s, operands=(large, multiple))
+
+    def summed(self, s: Step) -> Step | None:
+        """Return a sum along several dimensions for a sum of sums."""
+        inner = self._alone(s.operands[0], torch.sum) if s.run is torch.sum else None
+        if inner is None or self._is_written(inner):
+            return None
+        (first, *how), (second, *other) = s.arguments, inner.arguments
+        dims = tuple(
+            {d: None for x in (first, second) for d in (x if isinstance(x, tuple) else (x,))}
+        )
+        return replace(s, operands=inner.operands, arguments=(dims, *how)) if how == other else None
+
+    def _alone(self, v: Value, run: Callable[..., Any]) -> Step | None:
+        """Return the step that makes a value, if it is one of a function and has one reader."""
+        s = self.made_by.get(v)
+        return s if s is not None and s.run is run and self.readers[v] == 1 else None
 
     def _product(self, v: Value) -> Step | None:
         """Return the product of matrices that a value is, if only one step reads it and its
