@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import torch as backend
-from monocomp.backends.tape import sharing, softmax
+from monocomp.backends.tape import sharing, softmax, weights
 from monocomp.machine.cpu import CPU
 from tests.backends.library_cases import CASES
 
@@ -107,6 +108,51 @@ def test_what_is_shared_is_computed_once() -> None:
         kernel, *_ = causal()
         torch.testing.assert_close(repeat(kernel, tensors), wanted)
         assert kept_elements(lambda: kernel(*tensors)) == before
+
+
+def softpick_tape() -> Any:
+    """The tape of the gradients of `softpick`, which are compared with eager torch's."""
+    case = CASES["softpick"]
+    inputs = case.inputs(case.sizes(24, 24, 8, 8))
+    tensors = [t.requires_grad_() for t in inputs.values()]
+    wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].square().sum(), tensors)
+    kernel = mc.compile(case.text, backend="torch")
+    with tapes_shared() as tapes:
+        for _ in range(4):
+            found = torch.autograd.grad(kernel(**inputs).square().sum(), tensors)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    ((_, backward, _),) = tapes
+    return backward
+
+
+def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
+    """The gradient has them relative to another number for each element, and scales them."""
+    shared = softpick_tape()
+    with patch.object(weights.Quotients, "scaled", return_value=None):
+        own = softpick_tape()
+    powers = [
+        sum(s.result.made_by is not None and s.result.made_by[0] == "exp2" for s in tape.steps)
+        for tape in (shared, own)
+    ]
+    assert powers[0] <= powers[1] - 3
+
+
+def test_of_too_many_values_some_are_kept() -> None:
+    """Those go that fewest steps make of others."""
+    sizes: list[list[int]] = []
+
+    def fitting(*args: Any) -> Any:
+        kept = original(*args)
+        sizes.append([math.prod(v.shape) for v in kept])
+        return kept
+
+    original = sharing._fitting
+    with patch.object(sharing, "_fitting", fitting):
+        every = softpick_tape()
+        with patch.object(sharing, "CPU", replace(CPU, shared=sum(sizes[0]) - 1)):
+            some = softpick_tape()
+    assert sizes[1] and sum(sizes[1]) < sum(sizes[0])
+    assert len(every.steps) < len(some.steps) < len(every.steps) + 4
 
 
 def test_other_passes_after_one_that_shares() -> None:
