@@ -90,20 +90,19 @@ class Tuning:
         schedules: the fastest, one for each kernel.
         milliseconds: of a call with these, and `before` of one with the first candidates;
             None where that was not measured.
-        rivals: of kernels, by number, the best schedule in each language and the milliseconds with
-            it, where there are several.
         measured, wrong, unfit: how many candidates were timed, gave a wrong result, and did not
             compile or fit.
         seconds: what it took.
         is_checked: True if a candidate was found right, so that the schedules can be relied on.
         was_interrupted: True if an interruption ended it.
         reasons: why candidates did not fit, in words.
+        rivals: of kernels, by number, the best schedule in each language and the milliseconds with
+            it, where there are several.
         entry: what is remembered.
     """
 
     schedules: Choice
     milliseconds: float | None = None
-    rivals: dict[int, Rivals] = field(default_factory=dict)
     before: float | None = None
     measured: int = 0
     wrong: int = 0
@@ -112,6 +111,7 @@ class Tuning:
     is_checked: bool = False
     was_interrupted: bool = False
     reasons: list[str] = field(default_factory=list)
+    rivals: dict[int, Rivals] = field(default_factory=dict)
     entry: Entry | None = None
 
     def __str__(self) -> str:
