@@ -31,30 +31,22 @@ LARGEST_DEGREE = 8
 
 
 class Weights(NamedTuple):
-    """The weights of a sum over a domain, times exp(exponent) in SE.
-
-    Attributes:
-        inside: the indices and filters of sums that are its elements, from outside in.
-    """
+    """The weights of a sum over a domain, times exp(exponent) in SE."""
 
     bound: Term
     condition: Term
     weight: Term
     exponent: Term | None
-    inside: tuple[tuple[Term, Term], ...] = ()
 
     def sum(self, value: Term) -> Term:
         """sum(weight * value), or the mantissa of that in SE, of primitive factors."""
         value = T.mul(self.weight, value)
-        for bound, condition in reversed(self.inside):
-            value = weighted_sum(bound, condition, value, None)
         return weighted_sum(self.bound, self.condition, value, self.exponent)
 
     def mean(self, value: Term) -> Term:
         """sum(weight * value) / sum(weight). Elements are counted, so that it is a mean while a
-        loop runs as well; one loop in another knows all of them."""
-        mean = T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
-        return self.whole(mean) if self.inside else mean
+        loop runs as well."""
+        return T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
 
     @property
     def domain(self) -> tuple[object, ...]:
@@ -64,10 +56,8 @@ class Weights(NamedTuple):
     def whole(self, t: Term) -> Term:
         """Write a count of all elements as the normal form does, after the loop."""
         count = self.sum(T.ONE)
-        nest = ((self.bound, self.condition), *self.inside)
-        if self.weight is T.ONE and count.op == "fold" and all(c is T.TRUE for _, c in nest):
-            extents = (T.as_float(T.extent_of(b.extent)) for b, _ in nest)
-            return T.replace(t, count, T.mul(*extents))
+        if self.weight is T.ONE and count.op == "fold" and self.condition is T.TRUE:
+            return T.replace(t, count, T.as_float(T.extent_of(self.bound.extent)))
         return t
 
 
@@ -116,8 +106,7 @@ class Centred:
 
     def moved(self, moves: Sequence[Term]) -> Term:
         """Return the sum about other centres."""
-        total = T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
-        return self.weights.whole(total) if self.weights.inside else total
+        return T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
 
     def about(self, centres: Sequence[Term]) -> Centred:
         """Return the sum of the same units about other centres."""
@@ -126,8 +115,6 @@ class Centred:
 
     def mean(self, unit: Unit) -> Weights | None:
         """Return the weights by which the centre of a unit is its mean, if it is one."""
-        if self.weights.inside:
-            return self.weights if unit.centre is self.weights.mean(unit.distance) else None
         return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
 
     def results(self) -> set[Term]:
@@ -205,14 +192,12 @@ def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
             yield from T.subterms(*g.args)
 
 
-def centred(fold: Term, is_nested: bool = False) -> Centred | None:
-    """Take apart a fold whose earlier results over its own domain are all centres; or a sum of
-    sums, which no loop moves."""
+def centred(fold: Term) -> Centred | None:
+    """Take apart a fold whose earlier results over its own domain are all centres."""
     parts = _apart(fold)
-    if parts is None:
-        return None
-    move_centre.require_proved()
-    return parts if is_nested or not parts.weights.inside else None
+    if parts is not None:
+        move_centre.require_proved()
+    return parts
 
 
 @lru_cache(maxsize=4096)
@@ -228,16 +213,11 @@ def _apart(fold: Term) -> Centred | None:
     if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
         return None
     (bound,), (condition, value, *exponent) = T.open_fold(fold)
-    extent, names, inside = bound.extent, {bound.name}, list[tuple[Term, Term]]()
-    while value.op == "fold" and value.attr.monoid == "sum" and len(value.attr.indices) == 1:
-        (inner,), (filtered, value) = T.open_fold(value)
-        inside.append((inner, filtered))
-        names.add(inner.name)
+    name, extent = bound.attr
 
     def is_result(t: Term) -> bool:
-        return names.isdisjoint(t.free) and any(
-            g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t)
-        )
+        is_fixed = name not in t.free
+        return is_fixed and any(g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t))
 
     if extent not in value.folded or any(map(is_result, exponent)):
         return None
@@ -257,7 +237,7 @@ def _apart(fold: Term) -> Centred | None:
         return None
     if any(is_result(t) for u in units for t in _inside_of_folds(u.centre, fold)):
         return None  # another fold would begin anew wherever this one has come to
-    weights = Weights(bound, condition, rest, exponent[0] if exponent else None, tuple(inside))
+    weights = Weights(bound, condition, rest, exponent[0] if exponent else None)
     return Centred(weights, tuple(units))
 
 

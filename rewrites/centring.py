@@ -135,7 +135,7 @@ def _is_element(t: Term, weights: Weights) -> bool:
 
 def _correct(t: Term, known: frozenset[Term]) -> Term | None:
     """Return a sum of powers about means in terms of those about any centres."""
-    taken = centred(t.args[0] if is_mantissa(t) else t, is_nested=True)
+    taken = centred(t.args[0] if is_mantissa(t) else t)
     if taken is None or sum(u.power for u in taken.units) == 1:
         return None
     centres, moves, totals = [], [], []

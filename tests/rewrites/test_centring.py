@@ -112,7 +112,6 @@ FROM_ORIGIN = f"(sum[l](Y[l] * Z[k,l]) - {ORIGIN})"
 OF_X = softmean("X[i,k]", "X[i,k]", "k")
 NEAR = "SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v"
 NONE = "(not 0 < SE[k](1, X[i,k]).v)"
-NESTED = "D[j,k] + X[i,k] - sum[l](sum[m](D[l,m] + X[i,m])) / |j| / |k|"
 MEAN_OF_D, MEAN_OF_X = mean("D[i,k]"), mean()
 VARIANTS = {
     "centre_powers": [
@@ -132,9 +131,6 @@ VARIANTS = {
         f"sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
         f" => sum[k]((X[i,k] - {mean()}) * (D[i,k] - {MEAN_OF_D}))"
         f" - sum[k](X[i,k] - {mean()}) * sum[k](D[i,k] - {MEAN_OF_D}) / sum[k](1.0)",
-        # of sums of sums
-        f"sum[j](sum[k](({NESTED}) ** 2)) => sum[j](sum[k](({NESTED}) ** 2))"
-        f" - sum[j](sum[k]({NESTED})) ** 2 / |j| / |k|",
         # about an element, which is the same for all means
         f"Y[i] + sum[k if k <= i]((Y[k] - {mean('Y[k]', where=' if k <= i')}) ** 2)"
         " => Y[i] + sum[k if k <= i]((Y[k] - where(0 < |k|, Y[0], 0)) ** 2)"
