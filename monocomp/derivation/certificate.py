@@ -221,7 +221,7 @@ def _rule(step: Step) -> Rule | None:
 def _conditions(number: int, step: Step) -> Iterator[Condition]:
     """Yield what a step's rule needed, of an equation each need by itself."""
     rule = _rule(step)
-    needs = "" if rule is None else " ".join(rule.section("Needs").split())
+    needs = "" if rule is None else rule.needed
     if not needs:
         return
     if isinstance(rule, Equation) and step.redex is not None:

@@ -167,7 +167,6 @@ class Equation(Rule):
         left, right: both sides.
         needs: hypotheses of the law, each one of several.
         worth: the guards that say where it is used, by what they say.
-        about: what it is good for.
         is_definition: says what a word of the language means, so that nothing is to be proved.
     """
 
@@ -175,7 +174,6 @@ class Equation(Rule):
     right: str
     needs: tuple[tuple[Need, ...], ...]
     worth: Mapping[str, Guard] = field(default_factory=dict)
-    about: str = ""
     is_definition: bool = False
 
     # Its statement.
@@ -195,15 +193,10 @@ class Equation(Rule):
         """The equation is what is proved, under its own name."""
         return () if self.is_definition else (self.name,)
 
-    @cached_property
-    def doc(self) -> str:
-        """Return the statement, with both sides as an example."""
-        needs = [" or ".join(map(str, choice)) for choice in self.needs]
-        worth = [f"Worth:   {', '.join(self.worth)}"] if self.worth else []
-        before, after = (text.replace("\n", "\n         ") for text in self.example())
-        stated = [f"Needs:   {', '.join(needs)}"] if needs else []
-        example = [f"before:  {before}", f"after:   {after}"]
-        return "\n".join([self.about, "", f"Law:     {self.law}", *stated, *worth, *example])
+    @property
+    def needed(self) -> str:
+        """Return what it needs, in words."""
+        return ", ".join(" or ".join(map(str, choice)) for choice in self.needs)
 
     # Variables.
 
@@ -437,9 +430,9 @@ def _any_of(choice: tuple[Need, ...]) -> Test:
 
 
 def equations(text: str, is_definition: bool = False, **worth: Guard) -> list[Equation]:
-    """Return the rules that a text states, with blank lines between them; comments before a rule
-    say what it is good for. `worth` decides what the text says after that word, with underscores
-    for spaces. Definitions say what words of the language mean."""
+    """Return the rules that a text states, with blank lines and comments between them. `worth`
+    decides what the text says after that word, with underscores for spaces. Definitions say what
+    words of the language mean."""
     return [*_stated(text, is_definition, worth)]
 
 
@@ -447,7 +440,6 @@ def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Itera
     decided = {name.replace("_", " "): guard for name, guard in worth.items()}
     for block in re.split(r"\n\s*\n", text.strip()):
         lines = [line.strip() for line in block.splitlines()]
-        about = " ".join(line.removeprefix("#").strip() for line in lines if line[:1] == "#")
         stated = _TEXT.fullmatch(" ".join(line for line in lines if line[:1] != "#"))
         if stated is None:
             raise InternalError(f"no equation with a name: {block}")
@@ -458,7 +450,7 @@ def _stated(text: str, is_definition: bool, worth: Mapping[str, Guard]) -> Itera
         )
         guards = {w: decided[w] for w in (stated["worth"] or "").split(", ") if w}
         sides = stated["left"], stated["right"]
-        yield _equation(stated["name"], *sides, needs, guards, about, is_definition)
+        yield _equation(stated["name"], *sides, needs, guards, is_definition)
 
 
 def _equation(name: str, *stated: Any) -> Equation:

@@ -47,15 +47,20 @@ class Rule:
     name: str
     apply: Callable[[Any], Any]
 
-    @cached_property
-    def doc(self) -> str:
-        """Return the rule's statement."""
-        return inspect.getdoc(self.apply) or ""
-
     def section(self, title: str) -> str:
         """Return the text after `Title:` in the docstring, or ""."""
-        match = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", self.doc, re.MULTILINE)
+        doc = inspect.getdoc(self.apply) or ""
+        match = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", doc, re.MULTILINE)
         return re.sub(r"\n[ \t]+", "\n", match[1]).strip() if match else ""
+
+    def example(self) -> tuple[str, str]:
+        """Return a program before and after."""
+        return self.section("before"), self.section("after")
+
+    @property
+    def needed(self) -> str:
+        """Return what it needs, in words."""
+        return " ".join(self.section("Needs").split())
 
     @cached_property
     def statement(self) -> Formula:

@@ -28,7 +28,7 @@ def check_steps(found: Certificate, steps: Iterable[Step]) -> None:
             covered.setdefault(number, set()).add(use.rule)
     assert covered == {n: {step.rule} for n, step in by_number.items()}
     rules = {**RULES, **STATED}
-    needy = {n for n, s in by_number.items() if s.rule in rules and rules[s.rule].section("Needs")}
+    needy = {n for n, s in by_number.items() if s.rule in rules and rules[s.rule].needed}
     assert {c.step for c in found.conditions} == needy
     for c in found.conditions:
         is_decided = c.by in (AGAIN, PROCEDURE)

@@ -68,7 +68,7 @@ def _bodies(program: Equations) -> list[tuple[Any, ...]]:
 def check_example(rule: Rule) -> None:
     """A rule does what its docstring says, and the oracle gives both sides one value."""
     assert rule.law, "no law, no rule"
-    before, after = rule.section("before"), rule.section("after")
+    before, after = rule.example()
     texts = [(before, after)]
     if "<=" in before and not isinstance(rule, Equation):  # the first row has no element left
         texts.append((before.replace("<=", "<"), after.replace("<=", "<")))

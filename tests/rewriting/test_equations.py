@@ -143,7 +143,7 @@ FRAMES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", PROCEDURES)
 def test_examples_in_guards(name: str, frame: str) -> None:
     rule = RULES[name]
-    text = FRAMES[frame](rule.section("before"))
+    text = FRAMES[frame](rule.example()[0])
     try:
         rewriter = apply_only(rule, text) if text else None
     except MonocompError:
