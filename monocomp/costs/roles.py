@@ -96,20 +96,17 @@ def after_slices(program: Equations, sizes: Mapping[str, int]) -> list[Equation]
 def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
     """Count the kernels that run before that of each equation. An equation waits for a later one
     that goes over the same loop, if that comes before every equation that reads it."""
+    computed = program.computed
+    read = {e.name: program.read_by(e) for e in computed}
     levels: dict[str, int] = {}
-    for e in program.computed:
-        levels[e.name] = max((levels[name] + 1 for name in program.read_by(e)), default=0)
-    read = {name for e in program.computed for name in program.read_by(e)}
-    for e in program.computed:
-        if e.name not in read:
-            later = (o for o in program.computed if levels[o.name] > levels[e.name])
-            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
-            levels[e.name] = min(shared, default=levels[e.name])
-        else:
-            before = min(levels[o.name] for o in program.computed if e.name in program.read_by(o))
-            later = (o for o in program.computed if levels[e.name] < levels[o.name] < before)
-            shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
-            levels[e.name] = min(shared, default=levels[e.name])
+    for e in computed:
+        levels[e.name] = max((levels[name] + 1 for name in read[e.name]), default=0)
+    for e in computed:
+        readers = (levels[o.name] for o in computed if e.name in read[o.name])
+        before = min(readers, default=math.inf)
+        later = (o for o in computed if levels[e.name] < levels[o.name] < before)
+        shared = (levels[o.name] for o in later if _share_a_loop([e], [o], sizes))
+        levels[e.name] = min(shared, default=levels[e.name])
     return levels
 
 

@@ -8,6 +8,7 @@ those of which only a slice is.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.joined_sums import join_sums
@@ -41,5 +42,6 @@ def arrange(program: Equations, sizes: Mapping[str, int], budget: Budget) -> Dra
     draft = Draft.of(result_of(program, steps), sizes, steps)
     for moves in (WHOLE, IN_SLICES):
         draft = search(draft, moves, budget)
-    ordered = [*order_sums(draft.program, draft.sizes)]
-    return Draft.of(result_of(draft.program, ordered), draft.sizes, (*draft.steps, *ordered))
+    ordered = [*order_sums(draft.program, draft.sizes)]  # which costs the same
+    program = result_of(draft.program, ordered)
+    return replace(draft, program=program, steps=(*draft.steps, *ordered))

@@ -14,6 +14,7 @@ So the peak is that of inputs and results. Few slices have to do, and cost next 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from monocomp.costs.cost import ELEMENT_BYTES
@@ -36,13 +37,18 @@ def lower_peak(draft: Draft) -> Iterator[list[Step]]:
     size = draft.bytes_of(largest)
     outputs = {o.name for o in program.outputs}
     for extent in dict.fromkeys(i.extent for i in largest.indices):
+        most = math.inf
         for length in lengths_of_slices(sizes[extent], 1, sizes[extent], 1):  # all there are
+            if length > most:
+                continue
             step = slice_index(program, [largest.name], extent, length, REASON)
             if step is None:
                 break
-            known = planned_sizes(step.program, sizes)
-            late = (e for e in after_slices(step.program, known) if e.name in outputs)
-            results = ELEMENT_BYTES * sum(elements(e.indices, known) for e in late)
-            if size * length <= TOLERABLE * results * sizes[extent]:  # blocks fill up
+            if most == math.inf:  # what is computed later, the length does not matter to
+                known = planned_sizes(step.program, sizes)
+                late = (e for e in after_slices(step.program, known) if e.name in outputs)
+                results = ELEMENT_BYTES * sum(elements(e.indices, known) for e in late)
+                most = TOLERABLE * results * sizes[extent] / size  # blocks fill up
+            if length <= most:
                 yield [step]
                 break

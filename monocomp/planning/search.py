@@ -85,7 +85,7 @@ class Draft:
     def _narrow(self) -> frozenset[str]:
         return stored_operands(self.program) | {o.name for o in self.program.outputs}
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """Return the number of elements of the largest tensor that a call gives or gets."""
         return max(tensor_sizes(self.program, self.sizes))
@@ -93,11 +93,11 @@ class Draft:
     def is_worth(self, before: Draft) -> bool:
         """True if this is a reason to leave the draft before: a good one, where a kernel computes
         nothing that was computed before."""
-        if self.memory < before.memory and self.time <= TOLERABLE * before.time:
-            return True
         known = before.program.by_name
         has_new = any(all(e.name not in known for e in k.equations) for k in self.kernels)
-        return self.time < before.time * (WORTHWHILE if has_new else 1 / TOLERABLE)
+        if self.time < before.time * (WORTHWHILE if has_new else 1 / TOLERABLE):
+            return True
+        return self.time <= TOLERABLE * before.time and self.memory < before.memory
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Budget:
         is_spent: True if moves were left out.
     """
 
-    trials: int = 100
+    trials: int = 60
     is_spent: bool = False
 
 
@@ -119,7 +119,7 @@ Move: TypeAlias = Callable[[Draft], Iterable[Sequence[Step]]]
 def search(start: Draft, moves: Sequence[Move], budget: Budget) -> Draft:
     """Return the best draft that moves lead to; see the module."""
     drafts, frontier = [start], [start]
-    known = {(start.time, start.memory)}
+    times = {start.time}
     trials = budget.trials
     while frontier:
         draft = min(frontier, key=lambda d: d.time)
@@ -131,9 +131,8 @@ def search(start: Draft, moves: Sequence[Move], budget: Budget) -> Draft:
                 break
             trials -= 1
             candidate = draft.after(steps)
-            costs = candidate.time, candidate.memory
-            if costs not in known and candidate.is_worth(draft):  # others differ in order alone
-                known.add(costs)
+            if candidate.time not in times and candidate.is_worth(draft):  # else another order
+                times.add(candidate.time)
                 drafts.append(candidate)
                 frontier.append(candidate)
     least = min(d.time for d in drafts)
