@@ -94,8 +94,8 @@ def _diagonals(e: Equation) -> Iterator[_Diagonal]:
         for u in sorted(subscripts, key=lambda a: a.key):
             for k in (i for i in indices if i.name in u.free):
                 for r in (i for i in e.indices if i.name in u.free):
-                    rest = [T.add(u, T.neg(k), T.mul(T.const(-s), r)) for s in (1, -1)]
-                    for sign, offset in zip((1, -1), rest, strict=True):
+                    offsets = [T.add(u, T.neg(k), T.mul(T.const(-s), r)) for s in (1, -1)]
+                    for sign, offset in zip((1, -1), offsets, strict=True):
                         if not offset.free and _is_known_to_the_host(offset):
                             others = tuple(i for i in indices if i is not k)
                             own = (*others, k), conditions, element

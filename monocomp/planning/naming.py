@@ -21,18 +21,18 @@ class NewNames:
         monoids = (m.name for m in program.monoids)
         known = (a.name for a in program.known)
         self.extent_of = declared.extent_of
-        self.taken = {*declared.inputs, *declared.params, *monoids, *program.by_name, *known}
-        self.taken |= {*others}
+        self.names = {*declared.inputs, *declared.params, *monoids, *program.by_name, *known}
+        self.names |= {*others}
 
     def __call__(self, base: str, extent: str | None = None) -> str:
         """Return the base, or that with a number, no longer than a name in a text may be. An
         index of an extent may be called like others of it that the program has."""
         name, number = base[:MAX_NAME], 1
-        while name in self.taken or self.extent_of.get(name, extent) != extent:
+        while name in self.names or self.extent_of.get(name, extent) != extent:
             number += 1
             end = f"_{number}"
             name = base[: MAX_NAME - len(end)] + end
-        self.taken.add(name)
+        self.names.add(name)
         return name
 
     def index(self, base: str) -> Term:

@@ -81,8 +81,8 @@ def are_in_order(group: Sequence[Equation], packed: Rows) -> bool:
     rows = {i.name for i in rows_of(group)}
     for e in group:
         names = [i.name for i in e.indices]
-        others = [n for n in names if n in rows and n not in parts]
+        other_rows = [n for n in names if n in rows and n not in parts]
         columns = [n for n in names if n not in rows]
-        if names != [*others, *parts, *columns] or not e.body.free.issuperset(names):
+        if names != [*other_rows, *parts, *columns] or not e.body.free.issuperset(names):
             return False
     return grouped in ([], parts[:1])

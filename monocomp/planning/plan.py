@@ -160,8 +160,8 @@ def show_sizes(sizes: Mapping[str, int], known: Collection[str], word: str = "an
     """Return sizes that were given as numbers, and the other extents by names after a word."""
     names = {e: e.lstrip(".") for e in sizes}
     numbers = [f"{names[e]} = {n}" for e, n in sizes.items() if e in known]
-    others = [names[e] for e in sizes if e not in known]
-    return ", ".join([*numbers, *([f"{word} {', '.join(others)}"] if others else [])])
+    unknown = [names[e] for e in sizes if e not in known]
+    return ", ".join([*numbers, *([f"{word} {', '.join(unknown)}"] if unknown else [])])
 
 
 class Planner:

@@ -171,9 +171,9 @@ def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     value = T.substitute(g.element, substitution)
     asked = [T.substitute(c, substitution) for c in g.conditions if c is not g.is_row]
     asked += T.conjuncts(T.in_range(g.key, g.row.extent))
-    others = [i for i in g.indices if i not in g.positions]
-    names = {i.name for i in others}
-    value = nested(others, [c for c in asked if not names.isdisjoint(c.free)], value)
+    inner = [i for i in g.indices if i not in g.positions]
+    names = {i.name for i in inner}
+    value = nested(inner, [c for c in asked if not names.isdisjoint(c.free)], value)
     value = T.where(T.conjunction(*(c for c in asked if names.isdisjoint(c.free))), value, T.ZERO)
     new = NewNames(program, *(i.name for i in e.indices))
     name = new("F")

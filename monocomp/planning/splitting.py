@@ -270,9 +270,9 @@ class _Splitting:
 
     def _merged(self, f: Term, stored: list[Equation]) -> tuple[Term, Term]:
         """(a fold, the fold of its partial results), which are stored."""
-        taken = centred(f)
-        if taken is not None:
-            return self._merged_about_centres(f, taken, stored)
+        centred_sum = centred(f)
+        if centred_sum is not None:
+            return self._merged_about_centres(f, centred_sum, stored)
         (bound,), (condition, *elements) = T.open_fold(f)
         admitted = T.conjunction(condition, *self._piece(bound))
         monoid = f.attr.monoid
@@ -290,7 +290,7 @@ class _Splitting:
         return f, T.fold(monoid, (self.split,), self.splits.is_of_row, value)
 
     def _merged_about_centres(
-        self, f: Term, taken: Centred, stored: list[Equation]
+        self, f: Term, centred_sum: Centred, stored: list[Equation]
     ) -> tuple[Term, Term]:
         """A split is summed about its own centre, and moved to the centre of all: sums over a
         split weigh powers of the distance between the two. A split of nothing weighs 0, wherever
@@ -305,12 +305,12 @@ class _Splitting:
             frame_of_split = self._stored("M", exponent, stored)
         moves = [
             T.sub(settled(self._stored("C", own.centre, stored)), unit.centre)
-            for own, unit in zip(split.units, taken.units, strict=True)
+            for own, unit in zip(split.units, centred_sum.units, strict=True)
         ]
         total = T.ZERO
         for degrees, sum_ in split.degrees:
             weight = self._stored("L", sum_, stored)
-            value = T.mul(weight, taken.coefficient(degrees, moves))
+            value = T.mul(weight, centred_sum.coefficient(degrees, moves))
             part = weighted_sum(self.split, self.splits.is_of_row, value, frame_of_split)
             total = T.add(total, part)
         return value_of(f), total
@@ -318,8 +318,8 @@ class _Splitting:
     def _in_split(self, f: Term) -> Term:
         """Return a fold over a split, with centres of this split."""
         (bound,), (condition, *elements) = T.open_fold(f)
-        taken = centred(f)
-        results = set() if taken is None else taken.results()
+        centred_sum = centred(f)
+        results = set() if centred_sum is None else centred_sum.results()
         for g in _outermost_first(sorted(results, key=lambda g: g.key)):
             own = self._in_split(g)
             elements = [T.replace(e, g, own) for e in elements]

@@ -135,9 +135,9 @@ def store_in_slices(draft: Draft) -> Iterator[list[Step]]:
             continue
         narrow = len(names & stored_operands(start))
         width = STORED_BYTES * (len(names) - narrow) + ELEMENT_BYTES * narrow
-        taken, shortest = count // len(names) * width, 1 if are_operands else ROW_BLOCK
+        size, shortest = count // len(names) * width, 1 if are_operands else ROW_BLOCK
         for extent in _once(i.extent for i in together[0].indices):
-            for length in lengths_of_slices(sizes[extent], taken, limit, shortest):
+            for length in lengths_of_slices(sizes[extent], size, limit, shortest):
                 step = slice_index(start, names, extent, length, _reason(together[0]))
                 if step is None:
                     break

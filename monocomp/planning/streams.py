@@ -83,8 +83,8 @@ def long_stream(
     folds = [f for p in loops if p.extent == longest for f in p.folds]
     if not can_be_split(folds):
         return None
-    others = [f for p in loops if p.extent != longest for f in p.folds]
-    if any(_holds_loop(f, longest) for f in others):
+    shorter = [f for p in loops if p.extent != longest for f in p.folds]
+    if any(_holds_loop(f, longest) for f in shorter):
         return None  # it is streamed inside of another loop too
     roles = choose_roles(group, partial(fits_whole, sizes=sizes))
     if any(a.role == "stream" for a in roles.values()):

@@ -141,8 +141,8 @@ def _minimum(a: Term, b: Term) -> Term:
 def _needs(f: Term, others: Sequence[Term]) -> bool:
     """True if a fold takes results of the others, except its frame and centres that it moves
     with."""
-    taken = centred(f)
-    own = set() if taken is None else taken.results()
+    centred_sum = centred(f)
+    own = set() if centred_sum is None else centred_sum.results()
     return any(t in others and t not in own for part in T.open_fold(f)[1] for t in T.subterms(part))
 
 
