@@ -41,6 +41,12 @@ class Forms:
         schedules = (s for s in (chosen, *(s for s, _ in rivals)) if s.language == language)
         return next(schedules, None) or self.first()
 
+    @property
+    def may_add(self) -> bool:
+        """True if the kernel has a form in a language whose kernels may add to memory."""
+        adding = (legal for legal in self.legal if DIALECTS[legal.language]().adds)
+        return any(_admitted(legal, 1) for legal in adding)
+
     def admits(self, schedule: Schedule) -> bool:
         """True if this could be a schedule of the kernel."""
         try:

@@ -55,6 +55,7 @@ def compile(
     backend: str = "auto",
     checked: bool = False,
     tf32: bool = False,
+    deterministic: bool = False,
     name: str | None = None,
     monoids: Iterable[Monoid] = (),
     steps: int | None = None,
@@ -73,6 +74,8 @@ def compile(
             gluon where the first call of a kind has measured it to be faster; else torch.
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
+        deterministic: let results have the same bits each time. Otherwise kernels in Gluon may add
+            to memory in any order what others would compute once more, as those of gradients do.
         name: the kernel's name; a file's stem by default.
         monoids: what `mc.monoid` made, for the program to use by name; a monoid that the
             program declares itself wins.
@@ -98,6 +101,7 @@ def compile(
                 backend=backend,
                 checked=checked,
                 tf32=tf32,
+                deterministic=deterministic,
                 steps=steps,
                 rules=rules,
                 processors=processors,
@@ -170,6 +174,7 @@ class Kernel(Rendered):
         backend: str = "auto",
         checked: bool = False,
         tf32: bool = False,
+        deterministic: bool = False,
         derivation: Derivation | None = None,
         steps: int | None = None,
         rules: Sequence[str] | None = None,
@@ -189,12 +194,20 @@ class Kernel(Rendered):
         self.backend = backend
         self.checked = checked
         self.tf32 = tf32
+        self.deterministic = deterministic
         self.processors = processors
         self.planner = Planner(
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
         self.save = None if save is None else tuple(save)
-        self.calls = Calls(self.planner, backend, checked=checked, tf32=tf32, save=self.save)
+        self.calls = Calls(
+            self.planner,
+            backend,
+            checked=checked,
+            tf32=tf32,
+            deterministic=deterministic,
+            save=self.save,
+        )
         with suppress(ValueError):  # a name may be a word of Python
             self.__signature__ = _signature(self.declared)
 
@@ -379,6 +392,7 @@ class Kernel(Rendered):
             "backend": self.backend,
             "checked": self.checked,
             "tf32": self.tf32,
+            "deterministic": self.deterministic,
             "steps": self.planner.steps,
             "rules": self.planner.rules,
             "processors": self.processors,

@@ -55,6 +55,48 @@ def turn(way: gl.constexpr, group: gl.constexpr):
     TEXT: gl.constexpr = turn_text(way, group)
     gl.inline_asm_elementwise(TEXT, "=r,r", [x], gl.int32, is_pure=False, pack=1)'''
 
+_CROSSED = '''@gluon.jit
+def crossed(lefts, first, rights, desc, GROUP: gl.constexpr, GROUPS: gl.constexpr):
+    """A warpgroup's part of a product that sums over the rows of all: of its rows, or of its
+    columns where it has too few. Left operands are transposed, one after the other from `first`."""
+    ROWS: gl.constexpr = desc.block_type.shape[-3] * 64
+    COLUMNS: gl.constexpr = desc.block_type.shape[-2] // 2
+    SHARES: gl.constexpr = lefts.shape[2] // ROWS
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, COLUMNS, 16])
+    part = gl.zeros([ROWS, COLUMNS], gl.float32, layout=LAYOUT)
+    for n in gl.static_range(GROUPS):
+        left = lefts.index(first + n).slice(GROUP % SHARES * ROWS, ROWS, 1)
+        right = rights.index(n).reshape([lefts.shape[1], rights.shape[rights.rank - 1]])
+        right = right.slice(GROUP // SHARES * COLUMNS, COLUMNS, 1)
+        part = warpgroup_mma(left.permute((1, 0)), right, part, use_acc=n > 0, is_async=True)
+    return part'''
+_ADD_PART = '''@gluon.jit
+def add_part(desc, staged, part, where, row, rows: gl.constexpr, GROUP: gl.constexpr):
+    """Add a warpgroup's part of a tile of so many rows to memory, as threads hold it, once what was
+    sent before has left its place."""
+    ROWS: gl.constexpr = part.shape[0]
+    COLUMNS: gl.constexpr = part.shape[1]
+    SHARES: gl.constexpr = rows // ROWS
+    LINES: gl.constexpr = ROWS * COLUMNS // 32
+    x = part.reshape([ROWS // 64, 4, 2, 8, COLUMNS // 8, 4, 2]).permute([0, 4, 1, 3, 5, 2, 6])
+    tma.store_wait(0)
+    place = staged.index(GROUP)
+    place.reshape([LINES, 32]).store(x.reshape([LINES, 32]))
+    fence_async_shared()
+    row += GROUP % SHARES * ROWS
+    add_staged(desc, where + [row // 64, GROUP // SHARES * COLUMNS * 2, 0], place)'''
+_ADD_STAGED = '''from triton._C.libtriton import ir
+from triton.experimental.gluon.language._core import builtin
+
+
+@builtin
+def add_staged(desc, at, place, _semantic=None):
+    """Let the copy engine add what is in shared memory to a tensor, in any order."""
+    at = _semantic._convert_to_ir_values(at, require_i64=False)
+    add = ir.DESCRIPTOR_REDUCE_KIND.ADD
+    _semantic.builder.create_async_tma_reduce(add, desc.handle, at, place.handle)'''
+
 
 DEVICE_FUNCTIONS = {
     **triton.DEVICE_FUNCTIONS,
@@ -64,4 +106,7 @@ DEVICE_FUNCTIONS = {
     "told": _TOLD,
     "turn": _TURN,
     "turn_text": _TURN_TEXT,
+    "crossed": _CROSSED,
+    "add_part": _ADD_PART,
+    "add_staged": _ADD_STAGED,
 }

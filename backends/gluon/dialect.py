@@ -26,6 +26,17 @@ _SHARED_DESCRIPTOR = '''def shared_descriptor(tensor, block):
         return None
     layout = gl.NVMMASharedLayout.get_default_for(block, dtypes[tensor.dtype])
     return hopper.TensorDescriptor(tensor, described.shape, described.strides, block, layout)'''
+_ADDING = '''def adding_descriptor(tensor, part):
+    """Describe parts of the result of a product, which are added to a tensor as threads hold them:
+    of 64 rows and columns, 8 columns after the others. A line has 32 elements."""
+    *grid, rows, columns = tensor.shape
+    shape = [*grid, rows // 64, columns * 2, 32]
+    if len(shape) > 5:
+        return None
+    strides = [torch.Size(shape[n + 1 :]).numel() for n in range(len(shape))]
+    block = [*[1] * len(grid), part[0] // 64, part[1] * 2, 32]
+    layout = gl.NVMMASharedLayout(0, 32, len(block))
+    return hopper.TensorDescriptor(tensor, shape, strides, block, layout)'''
 _LAUNCH = '''def launch(kernel, programs, *args, **options):
     """Run a kernel in so many programs; if they work through items, in one a multiprocessor."""
     if "ITEMS" in options:
@@ -73,6 +84,7 @@ GLUON = replace(
     host_functions={
         **HOST_FUNCTIONS,
         "shared_descriptor": _SHARED_DESCRIPTOR,
+        "adding_descriptor": _ADDING,
         "launch": _LAUNCH,
     },
     devices=_DEVICES,

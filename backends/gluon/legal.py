@@ -18,7 +18,9 @@ from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.triton.kernel_source import block_program
 from monocomp.blocks import Block, BlockProgram
 from monocomp.blocks.liveness import Moment, Shape, moments
+from monocomp.blocks.passes.crossing import crossing
 from monocomp.blocks.passes.division import WARPGROUP
+from monocomp.costs.cost import STORED_BYTES
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.machine.gpus import Warpgroups
@@ -40,6 +42,7 @@ class LegalOfWarpgroups(Legal):
             and super().admits(schedule)
             and all(self._are_whole(schedule.lengths[a]) for a in self.blocks.divided)
             and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
+            and self._may_meet(schedule)
             and self.registers(schedule) < self.warpgroups(schedule).registers
         )
 
@@ -52,6 +55,21 @@ class LegalOfWarpgroups(Legal):
         have elements of 16 or 32 bits."""
         length = prod(self.resources.length(a, schedule) for a in block.tile)
         return length * 2 % 128 == 0
+
+    def _may_meet(self, schedule: Schedule) -> bool:
+        """True if warpgroups can share the products that sum over rows: 64 rows or columns for
+        each, and memory for two left operands, and for what is added."""
+        groups, bytes_ = schedule.num_warps // WARPGROUP, 0
+        for x in crossing(self.blocks.body):
+            rows, columns = (self.resources.length(str(a), schedule) for a in x.layout)
+            left = self.resources.elements(map(str, x.args[0].layout), schedule)
+            bytes_ += 2 * self.resources.element_bytes * left + STORED_BYTES * rows * columns
+            shares = min(groups, rows // self.gpu.direct_rows)
+            if shares == 0 or self.width(schedule) > 1 or groups & groups - 1:
+                return False
+            if groups > shares and columns // (groups // shares) % self.gpu.direct_rows:
+                return False
+        return self.resources.shared(schedule) + bytes_ <= self.gpu.shared
 
     def refusal(self, notes: Sequence[str] = ()) -> UnsupportedError:
         usual = super().refusal()
@@ -75,6 +93,8 @@ class LegalOfWarpgroups(Legal):
         have no share: most are uniform, and others may wait in memory while a loop runs."""
         shapes = {shape for moment in self._moments for shape, _ in moment}
         held = {shape: self._held(shape, schedule) for shape in shapes}
+        for x in crossing(self.blocks.body):  # of which each warpgroup has a part
+            held[x.layout, 32, False] *= WARPGROUP / schedule.num_warps
         return int(max(sum(n * held[x] for x, n in m) for m in self._moments))
 
     def time(self, schedule: Schedule) -> float:

@@ -4,6 +4,7 @@ kernel may have, before any is printed."""
 from __future__ import annotations
 
 from monocomp.backends.triton.dialect import Dialect
+from monocomp.blocks.passes.crossing import cross
 from monocomp.blocks.passes.division import divide
 from monocomp.blocks.passes.persistence import persist
 from monocomp.blocks.passes.pipeline import pipeline
@@ -15,6 +16,7 @@ from monocomp.blocks.passes.turns import take_turns
 UNPRINTED = Dialect(
     "gluon",
     passes={
+        "cross": cross,
         "skew": skew,
         "persist": persist,
         "pipeline": pipeline,
@@ -25,5 +27,6 @@ UNPRINTED = Dialect(
     },
     resident=True,
     target="cuda:90",
+    adds=True,
     merges=False,
 )

@@ -12,6 +12,7 @@ from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks.operations import infix, is_number, number, select
+from monocomp.blocks.passes.crossing import crossing
 from monocomp.blocks.passes.division import GROUP, GROUPS, WARPGROUP
 from monocomp.blocks.passes.persistence import ITEM
 from monocomp.blocks.passes.registers import tiles
@@ -43,6 +44,16 @@ class GluonPrinter(Printer):
             parts = ("", "_full", "_empty") if r.beside is None else ("",)
             self.rings += (f"{r.name}{part}" for part in parts)
             self.beside.setdefault(r.beside or r.name, []).append(r)
+        statements = list(B.walk(program.body))
+        takes = {s.target.attr: s.ring for s in statements if isinstance(s, B.Take)}
+        self.puts = [s for s in statements if isinstance(s, B.Put)]
+        self.sends = [s for s in statements if isinstance(s, B.Send)]
+        for s in self.puts:
+            self.rings += (f"{s.target.attr}{part}" for part in ("", "_full"))
+        self.rings += (f"{s.output}_staged" for s in self.sends)
+        self.right = {e.args[0].attr: takes[e.args[1].attr] for e in crossing(program.body)}
+        # The rings of whose blocks every warpgroup reads all parts, by that which comes first.
+        self.met = {r.beside or r.name for r in self.right.values()}
         self.is_persistent = any(
             isinstance(s, B.For) and isinstance(s.range, B.Claims) for s in program.body
         )
@@ -73,6 +84,8 @@ class GluonPrinter(Printer):
         turns = [f"    {r.name}_slot = 0" for r in leaders if self._has_slots(r)]
         turns += [f"    {r.name}_phase = 0" for r in leaders]
         turns += ["    item_slot = 0", "    item_phase = 0"] if self.is_persistent else []
+        if role == "consumer":
+            turns += (f"    {s.target.attr}_{x} = 0" for s in self.puts for x in ("slot", "phase"))
         before, self.out, origins = self.out, [], self.origins.copy()
         put()
         used = set(re.findall(r"\w+", "\n".join(self.out)))
@@ -108,8 +121,15 @@ class GluonPrinter(Printer):
             self._put(f"{r.name}_empty = gl.allocate_shared_memory({barriers})", 1)
             self._put(f"for n in gl.static_range({depth}):", 1)
             self._put(f"mbarrier.init({r.name}_full.index(n), count=1)", 2)
-            users = "1" if self._is_divided(r) else GROUPS.attr
+            is_own = self._is_divided(r) and r.name not in self.met
+            users = "1" if is_own else GROUPS.attr
             self._put(f"mbarrier.init({r.name}_empty.index(n), count={users})", 2)
+        for s in self.puts:
+            self._put_memory(s)
+        for sent in self.sends:
+            desc = sent.access.descriptor.attr
+            memory = f"gl.float32, [{GROUPS.attr}] + {desc}.block_type.shape, {desc}.layout"
+            self._put(f"{sent.output}_staged = gl.allocate_shared_memory({memory})", 1)
         if self.is_persistent:
             layout = "gl.SwizzledSharedLayout(1, 1, 1, order=[0])"
             ring, full, empty = _TOLD
@@ -124,6 +144,19 @@ class GluonPrinter(Printer):
             self._put(f"mbarrier.init({empty}.index(n), count={GROUPS.attr})", 2)
         self._put("fence_async_shared()", 1)
         self.out += fill("rings = (", self.rings, ")", 1)
+
+    def _put_memory(self, s: B.Put) -> None:
+        """Put what allocates two tiles that warpgroups put their rows into, and their barriers."""
+        name, dtype = s.target.attr, f"{self.right[s.target.attr].descriptor.attr}.dtype"
+        lengths = [*map(super()._length, s.target.layout)]
+        shape = ", ".join([f"{lengths[0]} // {GROUPS.attr}", *lengths[1:]])
+        layout = f"gl.NVMMASharedLayout.get_default_for([{shape}], {dtype})"
+        memory = f"{dtype}, [2 * {GROUPS.attr}, {shape}], {layout}"
+        self.out += fit(f"{name} = ", f"gl.allocate_shared_memory({memory})", "", 1)
+        barriers = "gl.int64, [2, 1], mbarrier.MBarrierLayout()"
+        self._put(f"{name}_full = gl.allocate_shared_memory({barriers})", 1)
+        self._put("for n in gl.static_range(2):", 1)
+        self._put(f"mbarrier.init({name}_full.index(n), count={GROUPS.attr})", 2)
 
     def _specialised(self, consumer: Sequence[str], producer: Sequence[str]) -> None:
         """Put what runs the parts, called with these arguments."""
@@ -158,7 +191,10 @@ class GluonPrinter(Printer):
             case B.Take():
                 slot, phase = self._slot(s.ring)
                 name, tile, target = s.ring.name, s.ring.block.tile, s.target.attr
-                if s.ring.beside is None:
+                if s.ring.beside is None and name in self.met:
+                    self._put(f"for n in gl.static_range({GROUPS.attr}):", indent)
+                    self._put(f"mbarrier.wait({name}_full.index(n), {phase})", indent + 1)
+                elif s.ring.beside is None:
                     self._put(f"mbarrier.wait({name}_full.index({slot}), {phase})", indent)
                 view = f"{name}.index({slot}).reshape({self._shape(tile)})"
                 if s.within is not None:
@@ -187,6 +223,26 @@ class GluonPrinter(Printer):
             case B.Wait():
                 wait = f"warpgroup_mma_wait(num_outstanding={s.behind}, deps=[{s.target.attr}])"
                 self._put(f"{s.target.attr} = {wait}", indent)
+            case B.Put():
+                name = s.target.attr
+                mine = f"{name}.index({name}_slot * {GROUPS.attr} + {GROUP.attr})"
+                self.out += fit("", f"{mine}.store({self._expr(s.value)})", "", indent)
+                self._put("fence_async_shared()", indent)
+                self._put(f"mbarrier.arrive({name}_full.index({name}_slot), count=1)", indent)
+            case B.Meet():
+                name = s.tile.attr
+                self._put(f"mbarrier.wait({name}_full.index({name}_slot), {name}_phase)", indent)
+                self._put(f"{name}_first = {name}_slot * {GROUPS.attr}", indent)
+                self._follow(name, "2", indent)
+            case B.Send():
+                desc, at = s.access.descriptor.attr, list(map(self._expr, s.access.positions))
+                given = f"{s.output}_staged", s.value.attr, f"[{', '.join(at[:-2])}]", *at[-2:-1]
+                rows = self._length(s.value.layout[0])
+                text = call("add_part", desc, *given, rows, GROUP.attr)
+                self.out += fit("", text, "", indent)
+                self._called |= {"add_part", "add_staged"}
+            case B.Drain():
+                self._put("tma.store_wait(0)", indent)
             case B.Turn(way="take"):
                 self._turns(s, "sync", str(GROUP.attr), indent)
             case B.Turn():
@@ -319,7 +375,11 @@ class GluonPrinter(Printer):
     def _release(self, ring: B.Ring, indent: int) -> None:
         """Put the return of a block's slot."""
         slot, _ = self._slot(ring)
-        self._put(f"mbarrier.arrive({ring.name}_empty.index({slot}), count=1)", indent)
+        if ring.name in self.met:
+            self._put(f"for n in gl.static_range({GROUPS.attr}):", indent)
+            self._put(f"mbarrier.arrive({ring.name}_empty.index(n), count=1)", indent + 1)
+        else:
+            self._put(f"mbarrier.arrive({ring.name}_empty.index({slot}), count=1)", indent)
         self._turn(ring, indent)
 
     def _follow(self, ring: str, depth: str, indent: int) -> None:
@@ -361,7 +421,16 @@ class GluonPrinter(Printer):
         where = None if e.attr is None else self._registers(e.attr)
         return self._call(e.op, *args, layout=where)
 
+    def _crossed(self, e: B.Expr) -> str:
+        """Return a warpgroup's part of a product that sums over the rows of all."""
+        left, (send,) = e.args[0].attr, (s for s in self.sends if s.value.layout == e.layout)
+        self._called.add("crossed")
+        given = left, f"{left}_first", self.right[left].name, send.access.descriptor.attr
+        return call("crossed", *given, GROUP.attr, GROUPS.attr)
+
     def _product(self, e: B.Expr, is_async: str | None = None) -> str:
+        if e.op == "crossed":
+            return self._crossed(e)
         operands, use = list(map(self._expr, e.args)), None
         if len(operands) == 2:
             m, n = e.layout

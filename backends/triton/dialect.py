@@ -43,6 +43,7 @@ class Dialect:
         passes: over block programs, in their order; those of `blocks.choices` have run.
         resident: do descriptors load what is loaded once, too?
         target: the only kind of GPU that has what the language says; None: there are several.
+        adds: may kernels add up in memory what others would compute, as that costs little?
         merges: are there kernels without products, that merge partial results?
         schedules: those that a kernel may have.
         table: which of these come first.
@@ -59,6 +60,7 @@ class Dialect:
     passes: Mapping[str, Callable[[BlockProgram], BlockProgram]] = field(default_factory=dict)
     resident: bool = False
     target: str | None = None
+    adds: bool = False
     merges: bool = True
     schedules: type[Legal] = Legal
     table: Table = table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monocomp.blocks import Argument, BlockProgram
+from monocomp.blocks import Argument, BlockProgram, Send, walk
 from monocomp.blocks.masking.filters import KINDS
 from monocomp.blocks.passes.division import GROUPS
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface
 from monocomp.host.launches import Map
+from monocomp.host.tensors import FRAGMENT
 from monocomp.tile import Axis, TileProgram
 
 _SCHEDULED = ("order", "stages", "groups")  # what a schedule says beside block lengths
@@ -118,6 +119,15 @@ def value_of(p: BlockProgram, a: Argument, lengths: Mapping[str, A.Number]) -> A
             shares = {x: A.Number("//", (lengths[x], groups)) for x in p.divided}
             sides = tuple({**lengths, **shares}[x] if x else None for x in axes)
             return A.Descriptor(str(a.name.attr), tensor, sides, axes)
+        case "adding", tensor:
+            (sent,) = (s for s in walk(p.body) if isinstance(s, Send) and s.output == tensor)
+            axes, groups = sent.access.block.axes, A.setting(str(GROUPS.attr))
+            side, width = (lengths[str(x)] for x in axes[-2:])
+            # Each warpgroup has 64 rows of it or more, or else a part of its columns.
+            parts = A.Number("min", (groups, A.Number("//", (side, A.const(FRAGMENT[0])))))
+            columns = A.Number("//", (width, A.Number("//", (groups, parts))))
+            part = A.Number("//", (side, parts)), columns
+            return A.Adding(str(a.name.attr), tensor, part, axes)
         case "stride", tensor:
             return A.Stride(tensor, a.dim)
         case "size", extent:

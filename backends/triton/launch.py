@@ -63,7 +63,7 @@ from monocomp.machine.cache import TextStore
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.report import report
 from monocomp.terms.equations import Equations
-from monocomp.tile import TileProgram
+from monocomp.tile import FRAGMENTS, TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
 Signature: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
@@ -341,6 +341,14 @@ class TritonRunner:
             Forms(tuple(d.legal(k, extents, element_bytes(k, sizes), *how) for d in self.dialects))
             for k in self.kernels
         ]
+
+    def may_add(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> bool:
+        """True if kernels that add up the sums of others have a form in a language for that, and
+        calls measure which languages are fastest."""
+        sizes = packed_extents(self.program, extents)
+        forms = zip(self.kernels, self.forms(inputs, sizes), strict=True)
+        adding = [each for k, each in forms if any(o.dtype == FRAGMENTS for o in k.outputs)]
+        return budget_of_calls() is not None and all(each.may_add for each in adding)
 
     def signature(
         self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]

@@ -84,7 +84,7 @@ def _is_held(s: B.Statement) -> bool:
     layouts = [t.layout for t in B.targets(s)]
     is_vector = isinstance(s, B.Assign) and all(len(x) == 1 for x in layouts)
     is_position = is_vector and any(e.op == "arange" for e in _parts(s))
-    return any(layouts) and not is_position and not isinstance(s, B.Take)
+    return any(layouts) and not is_position and not isinstance(s, B.Take | B.Put)
 
 
 def _parts(s: B.Statement) -> Iterator[B.Expr]:

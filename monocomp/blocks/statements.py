@@ -1,7 +1,8 @@
 """Statements of block programs, and what they are made of.
 
 statement = Assign | Load | Store | For | While | If | Comment | Give | Take | Release
-          | Skip | Clear | Issue | Wait | Turn | Tell | Learn
+          | Skip | Clear | Issue | Wait | Turn | Tell | Learn | Put | Meet
+          | Send | Drain
 access    = Pointers | Descriptor
 range     = Static | Serial | Blocks | Claims
 expression = an operation of the table of tile programs, or one of block programs alone
@@ -115,13 +116,15 @@ class Load:
 @record(eq=False)
 class Store:
     """Write a value to an output where a mask holds, or add it to what is there, in any order. It
-    is a tile of the pointers, or broadcasts to one."""
+    is a tile of the pointers, or broadcasts to one; `first` are the positions of the first element
+    of a tile that is added as products leave it."""
 
     output: str
     access: Pointers
     value: Expr
     mode: Literal["set", "add"] = "set"
     origin: Origin | None = None
+    first: tuple[Expr, ...] = ()
 
     def __str__(self) -> str:
         sign = "+=" if self.mode == "add" else "="
@@ -360,6 +363,54 @@ class Learn:
         return f"learn {', '.join(map(typed, self.targets))}".strip()
 
 
+@record(eq=False)
+class Put:
+    """`target = ` a tile in shared memory, of which each warpgroup puts its own rows there. It
+    stands there until all have put what follows, and begin with that."""
+
+    target: Expr = field(metadata=GIVES)
+    value: Expr
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"{typed(self.target)} = put {show(self.value)}"
+
+
+@record(eq=False)
+class Meet:
+    """Wait until all warpgroups have put their rows of a tile."""
+
+    tile: Expr
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"meet at {self.tile.attr}"
+
+
+@record(eq=False)
+class Send:
+    """Add a tile, of which each warpgroup has a part, to an output by the copy engine, in any
+    order: at these positions, and nothing outside of it."""
+
+    output: str
+    access: Descriptor
+    value: Expr
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return f"send {self.output} {self.access} += {show(self.value)}"
+
+
+@record(eq=False)
+class Drain:
+    """Wait until what has been sent has left shared memory."""
+
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        return "drain"
+
+
 Statement: TypeAlias = (
     Assign
     | Load
@@ -378,6 +429,10 @@ Statement: TypeAlias = (
     | Turn
     | Tell
     | Learn
+    | Put
+    | Meet
+    | Send
+    | Drain
 )
 Body: TypeAlias = tuple[Statement, ...]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ class Calls:
         backend: as for `compile`.
         checked: test every computed subscript.
         tf32: let float32 products use the tf32 units.
+        deterministic: let sums be added up in the same order each time.
         save: what is kept for gradients, by name; what costs least, unless given.
         root: calls of the program as it is written, unless it is this one.
         path: the steps from that to this one (`paths`).
@@ -87,6 +88,7 @@ class Calls:
         *,
         checked: bool,
         tf32: bool,
+        deterministic: bool = False,
         save: tuple[str, ...] | None = None,
         root: Calls | None = None,
         path: tuple[str, ...] = (),
@@ -98,6 +100,7 @@ class Calls:
         self.language = backend if backend in DIALECTS else "triton"
         self.checked = checked
         self.tf32 = tf32
+        self.deterministic = deterministic
         self.save = save
         self.root = root or self
         self.path = path
@@ -105,6 +108,7 @@ class Calls:
         like = tuple(o.like for o in self.declared.outputs)
         options = backend, checked, tf32, planner.processors, planner.steps, planner.rules, like
         how = options if save is None else (*options, save)
+        how = (*how, "deterministic") if deterministic else how
         # The same for the same program and options; an attribute, as Dynamo looks at it.
         text = f"{__version__}\n{how!r}\n{planner.equations.written()}".encode(
             errors="backslashreplace"
@@ -132,6 +136,7 @@ class Calls:
             self.backend,
             checked=self.checked,
             tf32=self.tf32,
+            deterministic=self.deterministic,
             root=self.root,
             path=(*self.path, *steps),
         )
@@ -423,7 +428,24 @@ class Calls:
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         narrow = _narrow(inputs)
-        plan = self.planner.plan(binding.extents, processors, narrow=narrow)
+        planned = partial(self.planner.plan, binding.extents, processors, narrow=narrow)
+        plan = planned()
+        runner = self._runner_of(plan, inputs, narrow, dialects)
+        if not self.deterministic and any(d.adds for d in dialects):
+            adding = planned(adds=True)
+            if adding.program.joined:
+                tried = self._runner_of(adding, inputs, narrow, dialects)
+                runner = tried if tried.may_add(inputs, binding.extents) else runner
+        return runner
+
+    def _runner_of(
+        self,
+        plan: Plan,
+        inputs: Mapping[str, torch.Tensor],
+        narrow: Mapping[str, str],
+        dialects: Sequence[Dialect],
+    ) -> TritonRunner:
+        """Return what launches the kernels of a plan, each of them in some dialects."""
         ids = (str(id(k)) for k in plan.kernels)
         names = (d.name for d in dialects)
         key = (*names, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
@@ -433,7 +455,7 @@ class Calls:
         self.announcer.tell(slow, written.origin.text)
         if runner is None:
             self._tell_of(plan)
-            check_conversion(device, narrow)
+            check_conversion(next(iter(inputs.values())).device, narrow)
             runner = self._runners.setdefault(key, self._new_runner(plan, narrow, dialects))
         return runner
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from monocomp import terms as T
-from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES
+from monocomp.costs.cost import BYTE_TIME, LAUNCH_TIME, STORED_BYTES, Cost
 from monocomp.costs.counting import Estimate, elements, estimate_of
 from monocomp.costs.operands import stored_operands
+from monocomp.costs.operations import MULTIPLY_ADD
 from monocomp.costs.roles import (
     LARGEST_TILE,
     RoleChoice,
@@ -24,6 +25,7 @@ from monocomp.costs.roles import (
     fits_whole,
     kernel_groups,
     outer_folds,
+    share_few,
 )
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import COLUMNS, ROW_BLOCK, planned_sizes
@@ -126,7 +128,8 @@ def time_of_kernels(
 ) -> float:
     """Estimate the time of a program's kernels and of the lists that it sorts."""
     times = (_time(program, k, sizes) for k in kernels)
-    return math.fsum((*times, len(program.sorted) * SORT_TIME))  # in whichever order
+    joined = (_cost_of_joined(program.by_name[j.name], sizes).time for j in program.joined)
+    return math.fsum((*times, *joined, len(program.sorted) * SORT_TIME))  # in whichever order
 
 
 def _time(program: Equations, kernel: Estimate, sizes: Mapping[str, int]) -> float:
@@ -147,6 +150,14 @@ def _time(program: Equations, kernel: Estimate, sizes: Mapping[str, int]) -> flo
             loops = kernel.cost.work * (1 - 1 / rows)
             return kernel.cost.time - loops + results * STORED_BYTES * BYTE_TIME
     return kernel.cost.time
+
+
+def _cost_of_joined(e: Equation, sizes: Mapping[str, int]) -> Cost:
+    """Return what it costs a kernel to add up the sum of another: a product of its own, and what
+    each block of its rows adds to memory."""
+    (rows,), count = (sizes[x] for x in e.body.attr.extents), elements(e.indices, sizes)
+    moved = count * STORED_BYTES * (1 + math.ceil(rows / ROW_BLOCK))
+    return Cost({}, {}, MULTIPLY_ADD * (count * rows), moved, 0, 0)
 
 
 def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
@@ -193,7 +204,9 @@ def roles_by_cost(
         sizes: a number for every extent.
     """
     outputs = frozenset(o.name for o in program.declared.outputs)
-    return _chosen(_Kernel.of(program, group, outputs, sizes), fits, sizes)[0]
+    roles = _chosen(_Kernel.of(program, group, outputs, sizes), fits, sizes)[0]
+    # What reads and makes the sums that a kernel adds up for others has a few elements a row.
+    return share_few(group, roles, lambda e: sizes[e] <= ROW_BLOCK) if program.joined else roles
 
 
 def _chosen(

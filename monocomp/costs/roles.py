@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
 
@@ -30,7 +31,8 @@ def fits_whole(extent: str, sizes: Mapping[str, int]) -> bool:
 
 
 def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equation]]:
-    """List what each kernel computes: equations for the same rows, or over the same loops.
+    """List what each kernel computes: equations for the same rows, or over the same loops, without
+    the sums that it adds up for others.
 
     The rows of an equation are the indices that all of its aggregates have. A kernel that
     reads what another one stores runs after it. Where the rows of two groups differ only by
@@ -44,9 +46,9 @@ def kernel_groups(program: Equations, sizes: Mapping[str, int]) -> list[list[Equ
     by_rows: dict[tuple[tuple[int, int, bool], object], list[Equation]] = {}
     levels = _levels(program, sizes)
     phases = _phases(program, levels)
-    empty = without_elements(program)
+    empty, joined = without_elements(program), {j.name for j in program.joined}
     for equation in program.computed:
-        if equation.name in program.views:
+        if equation.name in program.views or equation.name in joined:
             continue
         is_empty = any(i.extent in empty for i in equation.indices)
         when = phases[equation.name], levels[equation.name], is_empty
@@ -171,7 +173,7 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
     while waiting:
         f, cut, is_loop = waiting.pop()
         opened, parts = T.open_fold(f)
-        products = _sides_of_products(f)
+        products = sides_of_products(f)
         if is_loop or not products:
             cut = cut | {i.name for i in opened}
         if not all(a & b <= cut for a, b in products):
@@ -180,7 +182,7 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
     return True
 
 
-def _sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
+def sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
     """Return the indices of both sides of each product of matrices that a sum is, without its
     own."""
     opened, parts = T.open_fold(f)
@@ -351,6 +353,24 @@ def _in_order(rows: list[str], group: Sequence[Equation]) -> list[str]:
     return sorted(rows, key=lambda n: -alone[n])
 
 
+def share_few(
+    group: Sequence[Equation], roles: Mapping[str, RoleChoice], are_few: Callable[[str], bool]
+) -> Mapping[str, RoleChoice]:
+    """Return the roles where an instance for each value of all indices would have a few elements:
+    those along another index are then a block of rows. Of what folds nothing the last index is in
+    blocks already."""
+    folds = outer_folds(group)
+    grid = [n for n, c in roles.items() if c.axis.role == "grid"]
+    passed = [x for f in folds for x in f.attr.extents]
+    passed = passed or [i.extent for e in group for i in e.indices[-1:]]
+    sums = [t for f in folds for t in _inner_folds(f) if is_fold(t, "sum")]
+    if not grid or sums or len(grid) + (not folds) < len(roles) or not all(map(are_few, passed)):
+        return roles
+    axis = replace(roles[grid[-1]].axis, role="row")
+    shared = RoleChoice(axis, "few elements each: a block of rows shares an instance")
+    return {n: shared if n == grid[-1] else c for n, c in roles.items()}
+
+
 def outer_folds(group: Iterable[Equation]) -> list[Term]:
     """Return the folds that are not inside another fold."""
     return list(_outer_folds(tuple(e.body for e in group)))
@@ -449,7 +469,7 @@ def _sides(inner: Mapping[Term, Sequence[Term]], names: Sequence[str]) -> set[st
     for f, folds in inner.items():
         loop = {i.name for i in T.open_fold(f)[0]}
         for t in folds:
-            products = _sides_of_products(t)
+            products = sides_of_products(t)
             if not products:
                 continue
             sides = products[0]

@@ -260,6 +260,13 @@ class Descriptor(Node):
 
 
 @record()
+class Adding(Descriptor):
+    """A descriptor that adds tiles of a product's result to a tensor: so many rows and columns."""
+
+    text = "tiles that are added to {tensor}: {lengths}"
+
+
+@record()
 class Stride(Node):
     """A stride of a tensor."""
 

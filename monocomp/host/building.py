@@ -35,7 +35,7 @@ from monocomp.host.sizes import (
 from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View, Widen
 from monocomp.terms import equations as E
 from monocomp.terms.equations import Equations
-from monocomp.tile import OPERAND, Expr, Tensor, TileProgram
+from monocomp.tile import FRAGMENTS, OPERAND, Expr, Tensor, TileProgram
 
 MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
 
@@ -249,7 +249,8 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Sta
             if slices is not None and name in slices.written:
                 name, dim = slices.written[name]
                 dims[dim] = slices.whole
-            yield Buffer(name, tuple(dims), o.kind, *_dtype(lowered, kernels, o))
+            dtype, beside = _dtype(lowered, kernels, o)
+            yield Buffer(name, tuple(dims), o.kind, dtype, beside, o.dtype == FRAGMENTS)
             if k.kernel.is_added_to(o.name):
                 yield Clear(o.name)
     for k in kernels:
@@ -351,7 +352,8 @@ def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Stateme
         host += (A.DESCRIPTORS,) * (bool(k.descriptors) and not required)
         yield Choose(number, host)
         rows = k.kernel.axis_names("row")
-        odd = {d.tensor: None for d in k.descriptors if required or _is_held(k.kernel, d)}
+        loading = [d for d in k.descriptors if not isinstance(d, A.Adding)]
+        odd = {d.tensor: None for d in loading if required or _is_held(k.kernel, d)}
         results = {lowered.views.get(o.name, o.name) for o in lowered.declared.outputs}
         copied = [n for n in odd if n in lowered.declared.inputs or (required and n not in results)]
         if rows and copied:

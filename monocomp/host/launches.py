@@ -12,6 +12,7 @@ from monocomp.errors import UnsupportedError
 from monocomp.host.arguments import (
     DESCRIPTORS,
     PROGRAMS,
+    Adding,
     Argument,
     Descriptor,
     ExtentName,
@@ -131,12 +132,16 @@ class Describe(Statement):
         """Return the function of files that makes one."""
         return "shared_descriptor" if self.is_required else "descriptor"
 
+    def _function(self, d: Descriptor) -> str:
+        """Return the function of the host that makes a descriptor."""
+        return "adding_descriptor" if isinstance(d, Adding) else self.function
+
     def run(self, call: Evaluation) -> None:
         for d in self.descriptors:
             make, tensor = None, call.tensors[d.tensor]
             if (call.is_described or self.is_required) and not call.is_wide:
                 block = [1 if n is None else n.of(call) for n in d.lengths]
-                make = call.scheduled.describe(self.function, tensor, block)
+                make = call.scheduled.describe(self._function(d), tensor, block)
             if self.is_required and make is None:
                 raise _not_described(d.tensor, tensor)
             call.descriptors[d.parameter] = make
@@ -147,7 +152,7 @@ class Describe(Statement):
             out.put(f"{' = '.join(names)} = None")
             out.put(f'if config.pop("{DESCRIPTORS}") and not wide:')
         for d, name in zip(self.descriptors, names, strict=True):
-            text = f"{self.function}({out.tensor(d.tensor)}, [{d.block(out)}])"
+            text = f"{self._function(d)}({out.tensor(d.tensor)}, [{d.block(out)}])"
             out.fit(f"{name} = ", text, indent=1 if self.is_required else 2)
         if self.is_required:
             out.put(f"if wide or any(x is None for x in {out.tuple(names)}):")

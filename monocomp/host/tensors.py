@@ -12,6 +12,7 @@ from monocomp.host.evaluation import Evaluation
 from monocomp.host.plan import Launched
 from monocomp.host.writer import Writer
 
+FRAGMENT = (64, 64)  # rows and columns that lie together where results of products are added up
 _DTYPES = {"promoted": "dtype", "accumulated": "torch.float32"}
 
 
@@ -104,21 +105,28 @@ class Buffer(Statement):
     kind: Kind
     dtype: str
     beside: tuple[TensorName, ...] = ()
+    is_padded: bool = False  # to whole fragments, of 64 rows and columns
 
     text = "{name} = empty[{shape}]: {dtype}"
 
     def __str__(self) -> str:
         beside = f" of {', '.join(self.beside)}" if self.beside else ""
-        return super().__str__() + beside
+        return super().__str__() + beside + (" in whole fragments" if self.is_padded else "")
 
     def run(self, call: Evaluation) -> None:
         beside = [call.tensors[n] for n in self.beside]
         beside_dtype = call.target.promoted(beside, "") if beside else call.dtype
         dtype = call.target.dtype(self.dtype, self.kind, beside_dtype)
-        call.allocate(self.name, call.shape(self.shape), dtype)
+        shape = [*call.shape(self.shape)]
+        for n, length in zip((-2, -1), FRAGMENT if self.is_padded else (), strict=False):
+            shape[n] = -(-shape[n] // length) * length
+        call.allocate(self.name, tuple(shape), dtype)
 
     def write(self, out: Writer) -> None:
-        shape = out.tuple(map(out.size, self.shape))
+        sizes = [*map(out.size, self.shape)]
+        for n, length in zip((-2, -1), FRAGMENT if self.is_padded else (), strict=False):
+            sizes[n] = f"triton.cdiv({sizes[n]}, {length}) * {length}"
+        shape = out.tuple(sizes)
         dtype = _promoted([out.tensor(n) for n in self.beside]) or _DTYPES.get(self.dtype)
         dtype = dtype or f"torch.{self.dtype}"
         text = f"{out.empty}({shape}, dtype={dtype}, device={out.device})"

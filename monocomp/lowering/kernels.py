@@ -14,6 +14,7 @@ from monocomp.lowering.nests import held_by
 from monocomp.lowering.scopes import Scope
 from monocomp.terms.equations import Equation, Equations
 from monocomp.tile import (
+    FRAGMENTS,
     OPERAND,
     WHOLE,
     Axis,
@@ -60,6 +61,8 @@ class _Kernel(Loops):
     def lowered(self, group: Sequence[Equation], name: str) -> TileProgram:
         """Return the kernel."""
         self.held = held_by(group, self.axes)
+        names = {e.name for e in group}
+        self.joined = [j for j in self.program.joined if j.beside in names]
         self.accumulators = accumulator_names(self.program, group)
         late = self.axis_names("stream")
         outer = [e for e in group if not any(i.name in late for i in e.indices)]
@@ -70,7 +73,8 @@ class _Kernel(Loops):
             self._store_in_loop(along, [e for e in group if e not in outer])
         body = self.scopes[0].body
         inline_single_uses(body)
-        return self._program(group, name, order_statements(accumulate_in_place(body)))
+        added = (self.program.by_name[j.name] for j in self.joined)
+        return self._program([*group, *added], name, order_statements(accumulate_in_place(body)))
 
     def _prepare(self, equations: Sequence[Equation]) -> None:
         with self.computing(equations[0].body, equations[0].name):
@@ -110,6 +114,7 @@ class _Kernel(Loops):
         params = {e.attr for e in used if e.op == "param"}
         results = {self.program.views.get(o.name, o.name): o.dtype for o in declared.outputs}
         dtypes = {**results, **dict.fromkeys(self.program.operands, OPERAND)}
+        dtypes |= {j.name: FRAGMENTS for j in self.program.joined}
         outputs = tuple(
             Tensor(
                 e.name,
@@ -123,7 +128,7 @@ class _Kernel(Loops):
         tensors = {n: Tensor(n, declared.extents(n), i.kind) for n, i in declared.inputs.items()}
         for e in self.program.equations:
             dims = tuple(i.extent for i in e.indices)
-            dtype = OPERAND if e.name in self.program.operands else None
+            dtype = dtypes.get(e.name) if e.name not in results else None
             is_stored = e.name not in self.program.in_lists
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=is_stored, dtype=dtype)
         mentioned = {a for e in used for a in e.axes}

@@ -34,12 +34,12 @@ from monocomp.terms.algebra import (
     settled,
     value_of,
 )
-from monocomp.terms.equations import Equations
+from monocomp.terms.equations import Equations, Joined
 from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
 from monocomp.terms.nodes import Binder
 from monocomp.terms.printer import formula, show
-from monocomp.tile import Axis, Expr, Loop, Mask, Segment, apply, number
+from monocomp.tile import Axis, Expr, Loop, Mask, Segment, Store, apply, number
 from monocomp.tile.order import order_updates
 
 
@@ -71,6 +71,7 @@ class Loops(Values):
         self.scan = scan
         self.held: dict[Term, str] = {}
         self.rank_axes: dict[Term, str] = {}
+        self.joined: list[Joined] = []
 
     # --- which folds are loops
 
@@ -204,6 +205,10 @@ class Loops(Values):
         self.prepare(elements)
         self._draw(scope, elements)
         results = self._carried(body, bound, parts)
+        for joined in self.joined:
+            beside = self.program.by_name[joined.beside].body
+            if any(_stands_alone(f, beside) for f in folds):
+                self._add(body, joined)
         self.scopes.pop()
         parent.body.append(loop)
         for state in loop.state:
@@ -212,6 +217,19 @@ class Loops(Values):
             parent.memo[f] = (
                 result if result.op == "local" else self.let(parent, "position", result)
             )
+
+    def _add(self, body: Body, joined: Joined) -> None:
+        """Add to the sum of another equation what the kernel's rows come to for a block of the
+        loop."""
+        e, axis = self.program.by_name[joined.name], body.loop.axis
+        here = {joined.streamed: T.index(axis.name, axis.extent)}
+        _, (_, element) = T.open_as(T.substitute(e.body, here), (joined.rows,))
+        with self.computing(e.body, e.name):
+            sides = [self.value(s) for s in sides_of(self, element, joined.rows)]
+            sides = [s if self.is_load(s) else body.masked(s, 0.0) for s in sides]
+            value = contract(self.axes[joined.rows], *(self._padded(s, joined.rows) for s in sides))
+            positions = tuple(self.value(T.substitute(i, here)) for i in e.indices)
+            body.scope.body.append(Store(e.name, positions, value, None, "add", self.origin))
 
     def _draw(self, scope: Scope, terms: Iterable[Term]) -> None:
         """Draw the random numbers of a step. They wait for nothing, and are many operations: before
@@ -441,6 +459,11 @@ class Loops(Values):
         if self.is_load(value) or axis not in value.axes:
             return value
         return self.let(self.scopes[-1], "x", masked(value, axis, 0.0, ()))
+
+
+def _stands_alone(f: Term, t: Term) -> bool:
+    """True if a term has a fold outside of all folds."""
+    return f is t or (t.op != "fold" and any(_stands_alone(f, a) for a in t.args))
 
 
 def _can_be_filtered(condition: Term, sides: Sequence[Term]) -> bool:

@@ -33,6 +33,7 @@ from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
+    planned_sizes,
     power_of_two,
     without_elements,
 )
@@ -40,6 +41,7 @@ from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.arranging import arrange
+from monocomp.planning.joining import join
 from monocomp.planning.report import report
 from monocomp.planning.search import Budget
 from monocomp.planning.splitting import split
@@ -205,6 +207,7 @@ class Planner:
         processors: int | None = None,
         in_memory: bool = False,
         narrow: Mapping[str, str] = MappingProxyType({}),
+        adds: bool = False,
     ) -> Plan:
         """Return the plan for these sizes, by index, as far as they are known.
 
@@ -213,6 +216,7 @@ class Planner:
             processors: how many program instances are to run side by side.
             in_memory: are tiles held in memory, and may have any number of axes?
             narrow: the dtypes of inputs of 8 bits.
+            adds: may kernels add up in memory what others would compute, in any order?
 
         Raises:
             UnsupportedError: no kernel computes the program.
@@ -220,7 +224,7 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        made = partial(self._plan, given, processors, in_memory, narrow)
+        made = partial(self._plan, given, processors, in_memory, narrow, adds)
         plan = made(divides=True)
         if given and not has_same_elements(plan.program, given):
             plan = made(divides=False)
@@ -232,17 +236,26 @@ class Planner:
         processors: int,
         in_memory: bool,
         narrow: Mapping[str, str],
+        adds: bool,
         *,
         divides: bool,
     ) -> Plan:
         bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (processors, in_memory, divides, *bucket.items(), *sides.values(), *narrow.items())
+        key = (
+            processors,
+            in_memory,
+            adds,
+            divides,
+            *bucket.items(),
+            *sides.values(),
+            *narrow.items(),
+        )
         plan = self._plans.get(key)
         if plan is None:
             with BUILDING:
-                plan = self._made(bucket, sides, processors, in_memory, narrow, divides)
+                plan = self._made(bucket, sides, processors, in_memory, narrow, adds, divides)
             plan = self._plans.setdefault(key, plan)
         return plan
 
@@ -253,6 +266,7 @@ class Planner:
         processors: int,
         in_memory: bool,
         narrow: Mapping[str, str],
+        adds: bool,
         divides: bool,
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
@@ -265,6 +279,9 @@ class Planner:
         if processors > 1:
             program, splits = split(program, sizes, processors, divides, frozenset(narrow))
             steps += splits
+        if adds:
+            program, joined = join(program, planned_sizes(program, sizes))
+            steps += joined
         for rule in {s.rule for s in steps} & STATED.keys():
             STATED[rule].require_proved()
         program = replace(program, operands=stored_operands(program))
@@ -336,7 +353,9 @@ def _kernel(
 ) -> PlannedKernel:
     axes = {index: choice.axis for index, choice in roles.items()}
     tiles = lower(program, group, axes, fits, is_short, scan_along(group), name, in_memory)
-    return PlannedKernel(tuple(e.name for e in group), tuple(roles.values()), tiles)
+    names = {e.name: None for e in group}
+    names |= {j.name: None for j in program.joined if j.beside in names}
+    return PlannedKernel(tuple(names), tuple(roles.values()), tiles)
 
 
 def kernel_names(program: Equations, groups: Sequence[Sequence[Equation]]) -> list[str]:

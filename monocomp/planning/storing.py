@@ -116,7 +116,7 @@ def store_in_slices(draft: Draft) -> Iterator[list[Step]]:
     products, and what they replace may have columns that are too wide."""
     if draft.program.slices is not None:
         return
-    before = _read_by_all(draft.program)
+    before = read_by_all(draft.program)
     program = result_of(draft.program, before)
     sizes, limit = draft.sizes, draft.largest
     for together in _sets(_repeated_values(estimate(program, sizes), sizes)):
@@ -156,7 +156,7 @@ def _are_for_products(program: Equations, names: Iterable[str]) -> bool:
     return all(map(is_plain, outer_folds(readers)))
 
 
-def _read_by_all(program: Equations) -> list[Step]:
+def read_by_all(program: Equations) -> list[Step]:
     """Return the steps after which values that are stored are read by all that have computed
     them anyway, too, so that what else these have in common is the same term."""
     steps: list[Step] = []

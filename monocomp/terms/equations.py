@@ -26,7 +26,7 @@ from monocomp.terms.printer import (
     show_monoid,
 )
 
-__all__ = ["Equation", "Equations", "Slices", "Sorted", "in_order", "stored_in"]
+__all__ = ["Equation", "Equations", "Joined", "Slices", "Sorted", "in_order", "stored_in"]
 
 V = TypeVar("V")
 
@@ -54,6 +54,24 @@ class Slices:
     written: Mapping[str, tuple[str, int]]
     added: frozenset[str]
     computed: frozenset[str]
+
+
+@record()
+class Joined:
+    """An equation whose sum the kernel of another one adds up in memory, as it goes over an index
+    of the equation: what each block of its rows comes to.
+
+    Attributes:
+        name: of the equation.
+        beside: an equation of the kernel.
+        streamed: the name of the index.
+        rows: the name of that of the rows, over which the equation sums.
+    """
+
+    name: str
+    beside: str
+    streamed: str
+    rows: str
 
 
 @record()
@@ -90,7 +108,8 @@ class Equations:
     stream is cut, by the extent of the splits; `views` are outputs that only lay out anew what
     another equation computes, in the same order: that one's name, by theirs; `slices` are what some
     are computed for, one after the other; `operands` are stored for products of matrices alone, in
-    the dtype in which these take them; `sorted` are lists that a call sorts; `given` are the
+    the dtype in which these take them; `joined` are sums that kernels of others add up; `sorted`
+    are lists that a call sorts; `given` are the
     definitions of inputs that are given with one, each after those of them that it reads; `kept`
     are definitions that are not inlined, once that is decided; `as_written` gives what a text says,
     for sizes.
@@ -105,6 +124,7 @@ class Equations:
     views: Mapping[str, str] = field(default_factory=dict, compare=False)
     slices: Slices | None = None
     operands: frozenset[str] = frozenset()
+    joined: tuple[Joined, ...] = ()
     sorted: tuple[Sorted, ...] = ()
     given: tuple[Equation, ...] = ()
     kept: frozenset[str] | None = field(default=None, compare=False)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from monocomp.tile.program import TileProgram
 from monocomp.tile.statements import (
+    FRAGMENTS,
     OPERAND,
     WHOLE,
     Assign,

@@ -94,7 +94,8 @@ class Store:
     """Write a value to an output at positions, one for each dimension, or add it to what is there.
 
     Written are the elements in the domains of the loops around it for which the guard holds, if
-    there is one; what is outside of the output is not. A value may be added that varies along axes
+    there is one; what is outside of the output is not. What a loop adds is 0 outside of its domain.
+    A value may be added that varies along axes
     that no position varies with: then several elements go to one position. It is added once for
     each value of the axes of the grid, and once for each block of those axes that it has not.
     """
@@ -203,6 +204,9 @@ _S = TypeVar("_S", bound=Statement)
 _PARTS = (Segment, State)  # of loops, with expressions of their own
 # The dtype of what is stored for products of matrices alone: that of what they multiply it with.
 OPERAND = "operand"
+# The dtype of sums that products add to: float32, and blocks of 64 rows and columns lie one after
+# the other, as threads hold results (`blocks.building.accesses`).
+FRAGMENTS = "fragments"
 
 
 @record()
@@ -210,9 +214,9 @@ class Tensor:
     """A tensor that a kernel reads or computes; `dims` names the extent of each dimension.
 
     `is_stored` says that an earlier kernel has computed it, or that it is for later ones; `dtype`
-    is that of an input, or of an output, where it is known, or OPERAND. What is stored has the
-    precision that sums are accumulated in, unless only products of matrices read it. A result
-    that stores add to starts as 0.
+    is that of an input, or of an output, where it is known, OPERAND or FRAGMENTS. What is stored
+    has the precision that sums are accumulated in, unless only products of matrices read it. A
+    result that stores add to starts as 0.
     """
 
     name: str

@@ -230,7 +230,7 @@ def _address(c: Context, e: P.Expr, layout: Layout) -> tuple[B.Expr, tuple[B.Exp
         elif c.order(s.axes):
             position = tile(c, s, layout)
             position = position if s.op == "coordinate" else to(position, c.names.offset)
-            tiles.append(infix("*", position, stride))
+            tiles.append(_offset(c, e.attr, dim, position))
     return base, (*numbers, *tiles)
 
 
@@ -252,8 +252,27 @@ def _scalar_offsets(c: Context, tensor: str, positions: Sequence[P.Expr]) -> lis
             if s.op == "number":
                 offsets.append(infix("*", position, cast(stride, B.INT64)))
             else:
-                offsets.append(infix("*", cast(position, B.INT64), stride))
+                offsets.append(_offset(c, tensor, dim, cast(position, B.INT64)))
     return offsets
+
+
+def _offset(c: Context, tensor: str, dim: int, position: B.Expr) -> B.Expr:
+    """Return what a position along a dimension adds to a pointer. Of 64 rows and 8 columns of a
+    product each of 128 threads has two columns of rows r and r + 8: these lie together."""
+    outputs = {o.name: o for o in c.program.outputs}
+    of, stride = outputs.get(tensor) or c.program.inputs[tensor], c.names.stride(tensor, dim)
+    if of.dtype != P.FRAGMENTS or dim < len(of.dims) - 2:
+        return infix("*", position, stride)
+    parts = ((64, 4096), (8, 512), (2, 4), (1, 1)), ((64, 64), (16, 128), (8, 2), (1, 16))
+    is_row, whole, total = dim == len(of.dims) - 2, None, []
+    for length, apart in parts[is_row]:
+        left = position if whole is None else infix("%", position, number(whole))
+        times = number(apart)
+        if whole is None and is_row:
+            times = infix("*", times, stride)
+        total.append(infix("*", infix("//", left, number(length)), times))
+        whole = length
+    return joined("+", total)
 
 
 def hoist_bases(c: Context, loop: P.Loop) -> None:
@@ -275,11 +294,16 @@ def store(c: Context, s: P.Store) -> None:
     offsets = (*numbers, *_positions(c, s, layout))
     stored = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
+    streams = c.streams if s.mode == "set" else ()  # what is added is 0 outside of domains
+    masks += [x for stream in streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)
-    c.put(B.Store(s.output, pointers(base, offsets, mask), stored, s.mode))
+    first: tuple[B.Expr, ...] = ()
+    if output.dtype == P.FRAGMENTS:
+        axes = (p.attr if p.op == "coordinate" and c.order(p.axes) else None for p in s.positions)
+        first = tuple(_first(c, a, p) for a, p in zip(axes, s.positions, strict=True))
+    c.put(B.Store(s.output, pointers(base, offsets, mask), stored, s.mode, first=first))
 
 
 def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
@@ -289,7 +313,7 @@ def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
         if c.order(p.axes):
             position = tile(c, p, layout)
             position = position if p.op == "coordinate" else to(position, c.names.offset)
-            offsets.append(infix("*", position, c.names.stride(s.output, dim)))
+            offsets.append(_offset(c, s.output, dim, position))
     if broadcast_layout(*(x.layout for x in offsets)) != layout:
         offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
     return tuple(offsets)

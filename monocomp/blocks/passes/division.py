@@ -1,6 +1,7 @@
 """`divide`: the rows of a program instance are divided among warpgroups, each with a copy of what
 computes. They share blocks of streams, of which each leaves unread what its own rows do not admit,
-all of them if it has no rows, and wait for nothing of each other.
+all of them if it has no rows, and wait for nothing of each other. Where they meet at products that
+sum over rows, all go over all blocks, those without rows as well: their rows are masked.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def divide(program: B.BlockProgram) -> B.BlockProgram:
 
 
 def _summed(e: B.Expr) -> str | None:
-    """Return the axis that an expression folds over."""
+    """Return the axis that a warpgroup folds over."""
     if e.op not in ("reduce", "scan", "dot"):
         return None
     dim: int = 1 if e.op == "dot" else e.attr.dim
@@ -68,6 +69,7 @@ class _Division:
         self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
+        self.meet = any(isinstance(s, B.Meet) for s in statements)  # those without rows as well
         self.taken = {t.attr for s in statements for t in B.targets(s)}
         self.taken |= {a.name.attr for a in program.arguments}
         for target in self._varying(statements):
@@ -82,7 +84,7 @@ class _Division:
                 rows = self.program.rows[axis]
                 own = infix("<", self.own[rows.start.attr], rows.stop)
                 own = select(rows.are_full, number(True, "bool"), own)
-                if not is_number(own, True):
+                if not is_number(own, True) and not self.meet:
                     others = body[n + 1 :]
                     left = needed(without(_skipped(others), _COMPUTING))
                     return *statements, B.If(own, self.body(others), left, s.origin)
@@ -94,6 +96,8 @@ class _Division:
 
     def _statement(self, s: B.Statement) -> Iterator[B.Statement]:
         match s:
+            case B.For() if any(isinstance(x, B.Meet) for x in s.body):  # all go over all blocks
+                yield from (replace(x, body=self._same(s.body)) for x in self._of_all_rows(s))
             case B.Assign() | B.Learn() if starts := [t for t in s.targets if t.attr in self.axes]:
                 yield s
                 for target in starts:
@@ -159,6 +163,12 @@ class _Division:
         yield from above if blocks.is_backwards else below
         yield own
         yield from below if blocks.is_backwards else above
+
+    def _of_all_rows(self, s: B.For) -> Iterator[B.For]:
+        """Yield a loop over the blocks of all rows."""
+        shared = B.with_roots(s, self._of_all)
+        if isinstance(shared, B.For):
+            yield shared
 
     def _of_own(self, s: B.Statement) -> B.Statement:
         """Return a statement about own rows; but of blocks that are shared it is all rows that

@@ -15,7 +15,7 @@ from monocomp.blocks.operations import name
 ITEM = name("item", B.INT32)
 ITEMS = name("ITEMS", B.INT32)
 COUNTER = name("claimed_ptr", B.Dtype("int32", "pointer"))
-_GIVEN = ("pointer", "descriptor", "stride", "size", "param")
+_GIVEN = ("pointer", "descriptor", "adding", "stride", "size", "param")
 
 
 def persist(program: B.BlockProgram) -> B.BlockProgram:

@@ -100,7 +100,7 @@ def _begun(body: B.Body, rings: dict[str, B.Ring]) -> B.Body:
             statements.append(B.Take(load.target, ring, load.access.within, load.origin))
             continue
         match s:
-            case B.Assign(targets=(target,)) if s.value.op == "dot":
+            case B.Assign(targets=(target,)) if s.value.op in ("dot", "crossed"):
                 statements.append(B.Issue(target, s.value, s.origin))
             case B.For(range=B.Blocks() as blocks):  # what it says of stages has been done
                 ahead = replace(blocks, stages=None, fused=None)

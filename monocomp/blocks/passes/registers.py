@@ -37,6 +37,8 @@ def tiles(program: B.BlockProgram) -> list[B.Registers]:
             for x in B.subexpressions(e):
                 if isinstance(x.attr, B.Registers):
                     layouts[replace(x.attr, dim=None)] = None
+                elif x.op == "crossed" or isinstance(s, B.Send):  # parts, which lie as they are
+                    continue
                 elif len(x.layout) == 2 and None not in x.layout and x.attr not in shared:
                     layouts[B.Registers((str(x.layout[0]), str(x.layout[1])))] = None
     return list(layouts)
@@ -44,7 +46,7 @@ def tiles(program: B.BlockProgram) -> list[B.Registers]:
 
 def _shared(program: B.BlockProgram) -> set[str]:
     """Return the tiles in shared memory."""
-    return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take)}
+    return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take | B.Put)}
 
 
 def _positions(program: B.BlockProgram) -> dict[str, B.Expr]:
@@ -103,6 +105,12 @@ class _Placer:
                 return replace(
                     s, access=self._access(s.access, at), value=self._placed(s.value, at)
                 )
+            case B.Put():
+                return replace(s, value=self._placed(s.value, self._usual(s.value.layout)))
+            case B.Send() | B.Meet():  # of parts, which lie as they are
+                return s
+            case B.Issue() if s.product.op == "crossed":
+                return s
             case B.Issue():
                 return replace(s, product=self._placed(s.product, self._usual(s.target.layout)))
             case B.Assign() | B.Load():

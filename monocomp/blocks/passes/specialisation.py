@@ -25,6 +25,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
         UnsupportedError: where a block is depends on a tile.
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
+    used |= B.Put | B.Meet | B.Send | B.Drain
     told = _told(program.body)
     producer = needed(without(_telling(program.body, told), used | B.Comment))
     for s in B.walk(producer):

@@ -37,6 +37,9 @@ from tests.backends.gluon.machine import Fault as Fault
 class Tile(np.ndarray[Any, Any]):
     """An array that no branch depends on."""
 
+    def permute(self, axes: list[int]) -> Any:
+        return self.transpose(axes)
+
     def __bool__(self) -> bool:
         require(not self.ndim, "a branch depends on a tile")
         return bool(self.item())
@@ -82,8 +85,10 @@ class View:
     def permute(self, axes: tuple[int, ...]) -> View:
         return View(self.machine, self.block, self.data.transpose(axes))
 
-    def slice(self, start: int, length: int) -> View:
-        return View(self.machine, self.block, self.data[start : start + length])
+    def slice(self, start: int, length: int, dim: int = 0) -> View:
+        require(start + length <= self.shape[dim], f"{self.block.name} is shorter")
+        part = (*[slice(None)] * dim, slice(start, start + length))
+        return View(self.machine, self.block, self.data[part])
 
     def load(self, layout: Any) -> Any:
         self.machine.load(self.block)
@@ -99,6 +104,14 @@ class Slots:
     """Blocks in shared memory, or barriers."""
 
     of: list[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return len(self.of), *self.of[0].shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
 
     def index(self, n: int) -> Any:
         require(0 <= n < len(self.of), f"there is no block {n}")
@@ -142,6 +155,31 @@ class Tensor:
         )
         found = self.array[tuple(np.clip(i, 0, n - 1) for i, n in zip(index, sizes, strict=True))]
         return np.where(inside, found, 0)
+
+
+@dataclass(frozen=True)
+class Added:
+    """A tensor to which copies add parts of products, as threads hold these."""
+
+    array: Array
+    shape: list[int]
+    dtype: Any = np.float64
+    layout: Any = None
+
+    @property
+    def block_type(self) -> Any:
+        return SimpleNamespace(shape=self.shape)
+
+    def add(self, at: list[int], data: Array) -> None:
+        """Add what lies in blocks of 64 rows and 8 columns: of a thread of 128 two columns of rows
+        r and r + 8."""
+        *_, pieces, lines, _ = self.shape
+        x = data.reshape(pieces, lines // 16, 4, 8, 4, 2, 2).transpose(0, 2, 5, 3, 1, 4, 6)
+        *grid, row, line, first = map(int, at)
+        require(first == 0 and line % 16 == 0, "what is added begins between columns")
+        tile = x.reshape(pieces * 64, lines // 2)
+        part = self.array[tuple(grid)][row * 64 :, line // 2 :][: pieces * 64, : lines // 2]
+        part += tile[: part.shape[0], : part.shape[1]]
 
 
 def language(machine: Machine) -> dict[str, Any]:
@@ -189,6 +227,9 @@ def language(machine: Machine) -> dict[str, Any]:
     def begin_copy(tensor: Tensor, at: list[int], barrier: Barrier, place: View) -> None:
         machine.copy(tensor.block(at), barrier, place.block)
 
+    def add_staged(tensor: Added, at: list[int], place: View) -> None:
+        tensor.add(at, machine.send(place.block))
+
     def reduce(x: Any, axis: int, combine: Callable[[Any, Any], Any]) -> Any:
         return tile(functools.reduce(combine, np.moveaxis(x, axis, 0)))
 
@@ -199,6 +240,7 @@ def language(machine: Machine) -> dict[str, Any]:
     layouts += ("DotOperandLayout", "SwizzledSharedLayout")
     gl = SimpleNamespace(
         **dict.fromkeys(layouts, lambda *args, **named: None),
+        NVMMASharedLayout=SimpleNamespace(get_default_for=lambda shape, dtype: None),
         **{n: of(getattr(np, n)) for n in ("maximum", "minimum", "where", "exp2", "log", "abs")},
         **{n: of(getattr(np, n)) for n in ("max", "sum", "expand_dims", "floor")},
         constexpr=object,
@@ -229,7 +271,10 @@ def language(machine: Machine) -> dict[str, Any]:
         "tl": SimpleNamespace(**vars(gl), PropagateNan=SimpleNamespace(ALL=None)),
         **dict.fromkeys(("gluon", "triton"), SimpleNamespace(jit=lambda function: function)),
         "mbarrier": SimpleNamespace(MBarrierLayout=lambda: Barrier, **barriers),
-        "tma": SimpleNamespace(async_copy_global_to_shared=begin_copy),
+        "tma": SimpleNamespace(
+            async_copy_global_to_shared=begin_copy, store_wait=machine.end_sends
+        ),
+        "add_staged": add_staged,
         "warpgroup_mma": multiply,
         "warpgroup_mma_wait": wait_for_product,
         "fence_async_shared": machine.fence,
@@ -243,7 +288,7 @@ def language(machine: Machine) -> dict[str, Any]:
 # --- kernels ----------------------------------------------------------------------------------
 
 
-_MEANT = {"turn", "turn_text"}  # what these do is a function of the language
+_MEANT = {"turn", "turn_text", "add_staged"}  # what these do is a function of the language
 
 
 class _ToPython(ast.NodeTransformer):
@@ -271,6 +316,8 @@ class _ToPython(ast.NodeTransformer):
                 node.value = ast.Yield(node.value)
             case ast.Call(func=ast.Name(id="turn")):
                 node.value = ast.Yield(node.value)
+            case ast.Call(func=ast.Name(id="add_part")):  # which waits inside
+                node.value = ast.YieldFrom(node.value)
         return node
 
 
@@ -289,6 +336,12 @@ def compiled(function: ast.stmt) -> CodeType:
     """Return a function of Gluon as one of Python."""
     module = ast.Module([_ToPython().visit(copy.deepcopy(function))], [])
     return compile(ast.fix_missing_locations(module), "<Gluon>", "exec")
+
+
+def _sent(program: B.BlockProgram, output: str) -> list[str]:
+    sends = (s for s in B.walk(program.body) if isinstance(s, B.Send))
+    (axes,) = (s.access.block.tile for s in sends if s.output == output)
+    return [*axes]
 
 
 def run(
@@ -340,6 +393,11 @@ def run(
                 (block,) = {r.block for r in program.rings if r.descriptor.attr == a.name.attr}
                 shape = [1 if axis is None else own[axis] for axis in block.axes]
                 return Tensor(tensors[a.of], shape)
+            case "adding":
+                rows, columns = (own[x] for x in _sent(program, a.of)[-2:])
+                shares = min(groups, rows // 64)
+                part = rows // shares // 64, columns // (groups // shares) * 2, 32
+                return Added(tensors[a.of], [*[1] * (tensors[a.of].ndim - 2), *part])
             case "groups" | "stages" | "counter" | "items":
                 return given[a.purpose]
             case "stride":

@@ -77,6 +77,7 @@ class Part:
     wanted: tuple[Barrier, int] | None = None
     products: list[Product] = field(default_factory=list)
     ended: int = 0  # the products that have
+    sends: int = 0
 
     @property
     def may_go_on(self) -> bool:
@@ -180,6 +181,8 @@ class Machine:
             require(not x.owing, f"{x.name} is read while it is written to")
         for part in self.parts:
             require(part.ended == len(part.products), f"products of {part.name} never end")
+            sent = part.clock[part, "sends"] == part.sends
+            require(sent, f"{part.name} ends before what it has sent is read")
 
     def _choice(self, count: int) -> int:
         return self.random.randrange(count) if self.random else 0
@@ -236,6 +239,20 @@ class Machine:
         self.is_fenced = True
         for block in self.blocks:
             block.unfenced.discard(self.part)
+
+    def send(self, block: Block) -> Array:
+        """Begin to read a block, for which its part waits with all that it has sent."""
+        part = self.part
+        is_ordered = not self._writes_beside(block) or part in block.writers()
+        require(is_ordered, f"{block.name} is sent while it is written to")
+        require(part not in block.unfenced, f"no fence follows a write to {block.name}")
+        part.sends += 1
+        block.accesses.append(Access(part, (part, "sends"), part.sends))
+        return block.data.copy()
+
+    def end_sends(self, behind: int) -> None:
+        """Wait until what a part has sent is read, but for the last ones."""
+        self.part.clock[self.part, "sends"] = self.part.sends - behind
 
     # --- accesses -----------------------------------------------------------------------------
 

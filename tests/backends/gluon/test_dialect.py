@@ -192,7 +192,8 @@ def test_stages(name: str) -> None:
     changed = stages  # its last products stand beside the first ones of the next block
     if name == "take_turns":
         changed = mc.compile(mc.grad(library.load("causal")), name="causal", backend="gluon").stages
-    assert changed.before(name) != changed.after(name)
+    is_same = name == "cross"  # of which nothing sums over rows (`test_joined`)
+    assert (changed.before(name) == changed.after(name)) == is_same
     assert stages["blocks"] == stages.after(passes[-1])
     assert "gl.warp_specialize" in stages["source"]
     assert "STAGES" in stages["blocks"] and "describe blocks of Q: " in stages["host"]

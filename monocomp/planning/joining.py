@@ -1,0 +1,128 @@
+"""Joining: a kernel adds up what another one would compute, from products that it has anyway.
+
+Gradients of a product of matrices are sums over rows, and over columns, of the same products:
+
+    dQ[q,d] = sum[k if k <= q](K[k,d] * dS[q,k])
+    dK[k,d] = sum[q if k <= q](Q[q,d] * dS[q,k])
+
+The kernel whose rows are k goes over all q, and has dS of each block of both. So it may add to dQ
+what its rows come to, in memory, in any order:
+
+    F[q,d] += sum[k of its rows if k <= q](K[k,d] * dS[q,k])
+
+dQ is then made of F. That saves dQ's kernel what it would compute anew, and costs traffic between
+processors and the cache: each block of rows adds to every F.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from monocomp import terms as T
+from monocomp.costs.holding import time_of
+from monocomp.costs.roles import kernel_groups, outer_folds, rows_of, sides_of_products
+from monocomp.planning.naming import NewNames
+from monocomp.planning.search import TOLERABLE
+from monocomp.planning.storing import read_by_all
+from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewriting.driver import Saving, Step, result_of
+from monocomp.rewriting.rules import stated
+from monocomp.terms import Term
+from monocomp.terms.equations import Equation, Equations, Joined, in_order
+
+
+def join(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
+    """Let kernels add up the sums of others, where that costs less.
+
+    Args:
+        program: equations in kernels.
+        sizes: a number for every extent.
+
+    Returns:
+        The program with an equation for each sum, and the steps to it.
+    """
+    if program.splits or program.slices is not None:  # which change what loops go over
+        return program, []
+    read = read_by_all(program)
+    start = result_of(program, read)
+    usual, least = time_of(program, sizes), math.inf
+    steps: list[Step] = []
+    for step in join_by_accumulation(start, sizes):
+        time = time_of(step.program, sizes)
+        if time < min(least, usual / TOLERABLE):
+            least, steps = time, [*read, replace(step, cost=Saving(usual, time))]
+    return result_of(program, steps), steps
+
+
+@stated
+def join_by_accumulation(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
+    """Yield the steps after which a kernel adds up the sum of another one that has the same
+    products, of each block of its rows.
+
+    Law:     the fold over a disjoint union is the product of the folds, in any order
+    Claims:  interchange, units
+    Needs:   the kernel's loop has the elements of the sum, and no others, and neither needs what
+             the other stores
+
+    Args:
+        program: equations in kernels.
+        sizes: a number for every extent.
+    """
+    needs: dict[str, set[str]] = {}
+    for e in program.computed:
+        read = program.read_by(e)
+        needs[e.name] = read.union(*(needs[name] for name in read))
+    for group in kernel_groups(program, sizes):
+        own = {o.name for o in group}
+        needed = own.union(*(needs[name] for name in own))
+        for e in program.computed:
+            if e.name not in needed and own.isdisjoint(needs[e.name]):
+                for joined in _joined(e, group):
+                    yield _step(program, e, joined)
+
+
+def _joined(e: Equation, group: list[Equation]) -> Iterator[tuple[Term, Joined]]:
+    """Yield the sum of an equation, and how the kernel of others adds it up."""
+    folds, known = outer_folds([e]), {i for o in group for i in o.indices}
+    if e in group or len(folds) != 1 or not is_fold(folds[0], "sum") or e.body.kind != "float":
+        return
+    (f,) = folds
+    if len(sides_of_products(f)) != 1:
+        return
+    for rows in (i for i in rows_of(group) if i.extent == f.attr.extents[0] and i not in e.indices):
+        (_, (condition, element)) = T.open_as(f, (rows.name,))
+        for streamed in (i for i in e.indices if i not in known and i.name in f.free):
+            others = {*e.indices} - {streamed}
+            for o in group if others <= known else ():
+                for g in outer_folds([o]):
+                    if not is_fold(g, "sum") or g.attr.extents != (streamed.extent,):
+                        continue
+                    (_, (same, own)) = T.open_as(g, (streamed.name,))
+                    products = _products(element)
+                    if same is condition and products and products <= _products(own):
+                        yield f, Joined("", o.name, streamed.name, rows.name)
+                        return
+
+
+def _products(element: Term) -> set[Term]:
+    """Return the sums in an element."""
+    return {t for t in T.subterms(element) if is_fold(t, "sum")}
+
+
+def _step(program: Equations, e: Equation, how: tuple[Term, Joined]) -> Step:
+    f, joined = how
+    name = NewNames(program)(f"{e.name}_sum")
+    summed = Equation(name, e.indices, f)
+    made = replace(e, body=T.replace(e.body, f, T.stored(summed, e.indices)))
+    others = [made if o is e else o for o in program.equations]
+    after = replace(
+        program,
+        equations=in_order([*others, summed]),
+        joined=(*program.joined, replace(joined, name=name)),
+    )
+    shown = partial(program.shown, f), partial(after.shown_names, summed)
+    reason = f"by the kernel of {joined.beside}, which has the same products"
+    return Step.of("join_by_accumulation", (e.name,), *shown, program, after, reason=reason)

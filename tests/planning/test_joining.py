@@ -1,0 +1,78 @@
+"""Kernels add up the sums of others from products that both have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends import numpy as backend
+from monocomp.planning.plan import Plan
+from tests.backends.library_cases import CASES
+
+JOINED = ("attention", "causal", "sliding_window", "learned_sink", "dropout", "sigmoid_attention")
+JOINED += ("differential", "pair_bias", "shaw_values", "rms_norm")
+
+
+def results(kernel: mc.Kernel, plan: Plan, name: str) -> dict[str, Any]:
+    """What the kernels of a plan make of random inputs."""
+    case, declared = CASES[name], kernel.declared
+    sizes = case.sizes(20, 26, 8, 8)
+    random = np.random.default_rng(0)
+    arrays: dict[str, Any] = {}
+    made = case.inputs(sizes)
+    for n, i in declared.inputs.items():
+        arrays[n] = made[n].double().numpy() if n in made else None
+        if arrays[n] is None:
+            arrays[n] = random.standard_normal([sizes[d] for d in i.dims])
+    binding = kernel.calls.bind({n: x.shape for n, x in arrays.items()}, case.params)
+    extents = plan.extents(binding.extents)
+    for program in plan.kernels:
+        outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in program.outputs}
+        given = {n: arrays[n] for n in program.inputs}
+        backend.run(program, given, outputs, extents, binding.params)
+        arrays |= outputs
+    return {o.name: arrays[o.name] for o in declared.outputs}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_results_stay(name: str) -> None:
+    """The kernels of gradients compute the same, and multiply less."""
+    kernel = mc.compile(mc.grad(library.load(name)), name=name)
+    usual, adding = kernel.planner.plan(), kernel.planner.plan(adds=True)
+    (joined,) = adding.program.joined
+    (added,) = (k for k in adding.planned if joined.name in k.names)
+    assert joined.beside in added.names and added.tiles.is_added_to(joined.name)
+    products = [sum(len(k.products) for k in plan.kernels) for plan in (usual, adding)]
+    assert products[1] < products[0]
+    before, after = (results(kernel, plan, name) for plan in (usual, adding))
+    for n, array in before.items():
+        np.testing.assert_allclose(after[n], array, 1e-5, 1e-5, err_msg=n)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Other products, other elements, and sums of which one needs the other.
+        "A[q,d] = X[q,k] * B[k,d]\nC[k,d] = X[q,k] * D[q,d]\nreturn A, C",
+        "S[q,k] = exp(Q[q,d] * K[k,d])\nA[q,d] = sum[k if k < q](S[q,k] * K[k,d])\n"
+        "C[k,d] = sum[q if k <= q](S[q,k] * Q[q,d])\nreturn A, C",
+        "S[q,k] = exp(Q[q,d] * K[k,d])\nA[q,d] = S[q,k] * K[k,d]\n"
+        "C[k,d] = sum[q](S[q,k] * A[q,d])\nreturn A, C",
+    ],
+)
+def test_near_misses(text: str) -> None:
+    """A loop must have the same products, the same elements, and need nothing of the other."""
+    assert not mc.compile(text).planner.plan(adds=True).program.joined
+
+
+def test_said() -> None:
+    """The step says where a sum is added up, and what that saves."""
+    kernel = mc.compile(mc.grad(library.load("causal")), name="causal")
+    step = kernel.planner.plan(adds=True).decisions[-1]
+    assert step.rule == "join_by_accumulation" and step.cost is not None
+    assert "by the kernel of dK, which has the same products" in str(step.shown())
+    assert step.cost.after < step.cost.before
