@@ -96,7 +96,8 @@ def _over(total: Term, weight: Term, value: Term, name: str) -> Term:
 def _sums_to_zero(row: Term, weight: Term, total: Term, name: str) -> bool:
     """True if sum[k](w * (a - c)) is sum[k](w * a) - c * sum[k](w) = 0."""
     sums = [f for f in factors(row) if f.op == "add" and total in T.subterms(f)]
-    if len(sums) != 1:
+    others = (f for f in factors(row) if f is not weight and f not in sums)
+    if len(sums) != 1 or any(name in f.free for f in others):
         return False
     opened, (condition, _) = T.open_as(total, (name,))
     parts = (
