@@ -183,20 +183,35 @@ def _rounded(dtype: type, seed: int) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _kept(conditions: list[Array]) -> Iterator[None]:
-    """Give comparisons, in their order, the outcomes that are kept; keep them if there are none."""
-    compare, outcomes = algebra.compare, cycle(conditions)
+class _Conditions:
+    """The outcomes of comparisons, in their order, which are constants to a slope.
 
-    def keep(op: str, x: Array, y: Array) -> Array:
-        conditions.append(compare(op, x, y))
-        return conditions[-1]
+    Attributes:
+        are_equations: do equations hold alike wherever they were taken? That of (x != 0) * x is 0
+            at 0, and that of x, which is the same, 1.
+    """
 
-    def take(op: str, x: Array, y: Array) -> Array:
-        return next(outcomes)
+    def __init__(self) -> None:
+        self.outcomes: list[Array] = []
+        self.are_equations = True
 
-    with patch.object(algebra, "compare", take if conditions else keep):
-        yield
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep outcomes if there are none, else give comparisons those that are kept."""
+        compare, outcomes = algebra.compare, cycle(self.outcomes)
+
+        def keep(op: str, x: Array, y: Array) -> Array:
+            self.outcomes.append(compare(op, x, y))
+            return self.outcomes[-1]
+
+        def take(op: str, x: Array, y: Array) -> Array:
+            outcome = next(outcomes)
+            if op in ("==", "!=") and (compare(op, x, y) == 1 - outcome).any():
+                self.are_equations = False
+            return outcome
+
+        with patch.object(algebra, "compare", take if self.outcomes else keep):
+            yield
 
 
 def _moved(inputs: Arrays, dtype: type) -> Iterator[dict[str, Array]]:
@@ -365,40 +380,44 @@ class _Loss:
         cosines = np.cos(np.arange(output.size)).reshape(output.shape)
         return np.where(np.isfinite(output), cosines, 0.0)
 
-    def _value(self, inputs: Arrays, conditions: list[Array], around: _Around) -> Any:
-        """Return the sum where conditions hold as they are kept; NaN if an output that counts is
-        not finite."""
-        with around(), _kept(conditions):
-            outputs = specified(self.program, inputs, self.params)
+    def _values(self, inputs: Arrays, conditions: _Conditions, around: _Around) -> list[Array]:
+        """Return the outputs where conditions hold as they are kept."""
+        with around(), conditions.kept():
+            return specified(self.program, inputs, self.params)
+
+    def _between(self, below: Sequence[Array], above: Sequence[Array]) -> Any:
+        """Return how far apart weighted sums are; NaN if an output that counts is not finite."""
         with np.errstate(invalid="ignore"):
-            pairs = zip(outputs, self.weights, strict=True)
-            return sum((np.sum(np.where(w == 0, 0, x * w)) for x, w in pairs), np.longdouble(0))
+            triples = zip(below, above, self.weights, strict=True)
+            differences = (np.where(w == 0, 0, (y - x) * w) for x, y, w in triples)
+            return sum((np.sum(d) for d in differences), np.longdouble(0))
 
     def slope(
         self, inputs: Arrays, name: str, direction: Array, around: _Around = nullcontext
     ) -> tuple[float, float] | None:
-        """Return the slope and its error, or None where it is not the same on both sides.
+        """Return the slope and its error, or None where it is not the same on both sides, or an
+        equation ceases to hold.
 
         Conditions are constants: they hold where they hold for the inputs. Each evaluation is in
         a context of its own.
         """
-        conditions: list[Array] = []
-        here = self._value(inputs, conditions, around)
+        conditions = _Conditions()
+        here = self._values(inputs, conditions, around)
 
         def differences(step: float) -> tuple[Any, Any]:
             wide = np.asarray(inputs[name], np.longdouble)
             above, below = (
-                self._value(
+                self._values(
                     {**inputs, name: np.where(direction == 0, wide, wide + s * direction)},
                     conditions,
                     around,
                 )
                 for s in (step, -step)
             )
-            return (here - below) / step, (above - here) / step
+            return self._between(below, here) / step, self._between(here, above) / step
 
         coarse, fine = differences(STEP), differences(STEP / 2)
-        if not np.isfinite([*coarse, *fine]).all():
+        if not (conditions.are_equations and np.isfinite([*coarse, *fine]).all()):
             return None
         scale = 1 + abs(fine[0]) + abs(fine[1])
         if abs(fine[1] - fine[0]) > 1e-3 * scale:
