@@ -187,13 +187,13 @@ class _Conditions:
     """The outcomes of comparisons, in their order, which are constants to a slope.
 
     Attributes:
-        are_equations: do equations hold alike wherever they were taken? That of (x != 0) * x is 0
-            at 0, and that of x, which is the same, 1.
+        are_constants: True unless what was equal ceases to be: the slope of (x != 0) * x is 0 at
+            0, and that of x, which is the same, 1.
     """
 
     def __init__(self) -> None:
         self.outcomes: list[Array] = []
-        self.are_equations = True
+        self.are_constants = True
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -206,8 +206,8 @@ class _Conditions:
 
         def take(op: str, x: Array, y: Array) -> Array:
             outcome = next(outcomes)
-            if op in ("==", "!=") and (compare(op, x, y) == 1 - outcome).any():
-                self.are_equations = False
+            if op == "!=" and (compare(op, x, y) > outcome).any():
+                self.are_constants = False
             return outcome
 
         with patch.object(algebra, "compare", take if self.outcomes else keep):
@@ -395,8 +395,8 @@ class _Loss:
     def slope(
         self, inputs: Arrays, name: str, direction: Array, around: _Around = nullcontext
     ) -> tuple[float, float] | None:
-        """Return the slope and its error, or None where it is not the same on both sides, or an
-        equation ceases to hold.
+        """Return the slope and its error, or None where it is not the same on both sides, or what
+        is equal there ceases to be.
 
         Conditions are constants: they hold where they hold for the inputs. Each evaluation is in
         a context of its own.
@@ -417,7 +417,7 @@ class _Loss:
             return self._between(below, here) / step, self._between(here, above) / step
 
         coarse, fine = differences(STEP), differences(STEP / 2)
-        if not (conditions.are_equations and np.isfinite([*coarse, *fine]).all()):
+        if not (conditions.are_constants and np.isfinite([*coarse, *fine]).all()):
             return None
         scale = 1 + abs(fine[0]) + abs(fine[1])
         if abs(fine[1] - fine[0]) > 1e-3 * scale:

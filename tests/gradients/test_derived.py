@@ -45,7 +45,7 @@ PROGRAMS = {
     "fields that are saved one by one": "monoid Both(p, q) = unit (0, -inf),"
     " combine (p + p', maximum(q, q'))\nE[k] = Both[k](Y[k], Y[k]).p - Y[k]\n"
     "O[k] = Both[k](Y[k], E[k]).q * Affine[j](tanh(W[j]), j ** 2).u * Y[k]\nreturn O",
-    "rows that something multiplies": "O[i,k] = softmax[k](A[i,k] * C * k)",
+    "rows that something multiplies": "input A[i,k], C\nO[i,k] = softmax[k](A[i,k] * C * k)",
     "positions in filters": "input A[i,k], Y[k], T[k]: int, C\n"
     "O[i] = C / (1 + relu(minimum(max[k](A[i,k] * Y[T[k]]), 0.5)))",
     "two outputs": "L[q] = logsumexp[k](S[q,k])\nO[q] = sum[k](S[q,k] ** 2)\nreturn L, O",
