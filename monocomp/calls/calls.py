@@ -427,25 +427,21 @@ class Calls:
         processors = self.planner.processors if dialect.merges else 1
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
-        narrow = _narrow(inputs)
-        planned = partial(self.planner.plan, binding.extents, processors, narrow=narrow)
+        planned = partial(self.planner.plan, binding.extents, processors, narrow=_narrow(inputs))
         plan = planned()
-        runner = self._runner_of(plan, inputs, narrow, dialects)
+        runner = self._runner_of(plan, inputs, dialects)
         if not self.deterministic and any(d.adds for d in dialects):
             adding = planned(adds=True)
             if adding.program.joined:
-                tried = self._runner_of(adding, inputs, narrow, dialects)
+                tried = self._runner_of(adding, inputs, dialects)
                 runner = tried if tried.may_add(inputs, binding.extents) else runner
         return runner
 
     def _runner_of(
-        self,
-        plan: Plan,
-        inputs: Mapping[str, torch.Tensor],
-        narrow: Mapping[str, str],
-        dialects: Sequence[Dialect],
+        self, plan: Plan, inputs: Mapping[str, torch.Tensor], dialects: Sequence[Dialect]
     ) -> TritonRunner:
         """Return what launches the kernels of a plan, each of them in some dialects."""
+        narrow = _narrow(inputs)
         ids = (str(id(k)) for k in plan.kernels)
         names = (d.name for d in dialects)
         key = (*names, str(len(plan.kernels)), *ids, *map(str, narrow.items()))
