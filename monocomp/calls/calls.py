@@ -107,8 +107,7 @@ class Calls:
         self.last: Ran | None = None
         like = tuple(o.like for o in self.declared.outputs)
         options = backend, checked, tf32, planner.processors, planner.steps, planner.rules, like
-        how = options if save is None else (*options, save)
-        how = (*how, "deterministic") if deterministic else how
+        how = (*options, *(() if save is None else (save,)), *(("deterministic",) * deterministic))
         # The same for the same program and options; an attribute, as Dynamo looks at it.
         text = f"{__version__}\n{how!r}\n{planner.equations.written()}".encode(
             errors="backslashreplace"
@@ -428,8 +427,7 @@ class Calls:
         if processors is None and device.type == "cuda" and not interpreted():
             processors = multiprocessors(device)
         planned = partial(self.planner.plan, binding.extents, processors, narrow=_narrow(inputs))
-        plan = planned()
-        runner = self._runner_of(plan, inputs, dialects)
+        runner = self._runner_of(planned(), inputs, dialects)
         if not self.deterministic and any(d.adds for d in dialects):
             adding = planned(adds=True)
             if adding.program.joined:
