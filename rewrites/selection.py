@@ -1,8 +1,8 @@
 """Selection: what keeps the order of elements leaves a choice among them.
 
-top and argtop compare elements and do nothing else. So they commute with increasing functions:
-positions do not change, and values are mapped after they are chosen. The largest probabilities are
-then found among the logits, in the pass that sums the weights.
+argmax, top and argtop compare elements and do nothing else. So they commute with increasing
+functions: positions do not change, and values are mapped after they are chosen. The largest
+probabilities are then found among the logits, in the pass that sums the weights.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ selection.add(
         leave_scale: argtop[k -> r if c](a * x) = argtop[k -> r if c](x)
             needs a free of k, a positive where it is a number, worth a scales no weights
 
+        leave_scale_of_argmax: argmax[k if c](a * x) = argmax[k if c](x)
+            needs a free of k, a positive where it is a number, worth a scales no weights
+
         # The largest elements are mapped after they are chosen; what is missing stays -inf.
         map_scaled: top[k -> r if c](a * x)
             = where(0 <= argtop[k -> r if c](x), a * top[k -> r if c](x), -inf)
@@ -38,23 +41,28 @@ _LEAST = T.const(-(2**127), "float")  # the exponential of it is 0, and it is fi
 def choose_among_exponents(t: Term) -> Term | None:
     """The largest exponentials are those of the largest exponents.
 
-    Of an element that is 0 the exponent is -inf, which would be none. It becomes a number.
+    Of an element that is 0 the exponent is -inf, which would be none. It becomes a number, unless
+    all that is left then is the first position, which is that of an element.
 
-    Law:     `top[k -> r](exp(x)) = exp(top[k -> r](x))`; what is missing stays `-inf`
+    Law:     `argmax[k](exp(x)) = argmax[k](x)`, and `top[k -> r](exp(x)) = exp(top[k -> r](x))`;
+             what is missing stays `-inf`
     Claims:  increasing functions
     before:  index e < 2
              T[i,e] = top[k -> e](exp(relu(S[i,k])))
     after:   index e < 2
              T[i,e] = where(0 <= argtop[k -> e](relu(S[i,k])), exp(top[k -> e](relu(S[i,k]))), -inf)
     """
-    if not is_selection(t):
+    is_position = t.op == "fold" and t.attr.monoid == "argmax"
+    if not (is_position or is_selection(t)):
         return None
     (bound,), (condition, weight) = T.open_fold(t)
     if weight.op != "exp" or bound.name not in weight.free:
         return None
     (x,) = weight.args
-    if not T.exceeds_minus_infinity(x):
+    if not (T.exceeds_minus_infinity(x) or (is_position and condition is T.TRUE)):
         x = T.function("maximum", x, _LEAST)
+    if is_position:
+        return T.fold("argmax", (bound,), condition, x)
 
     def listed(monoid: str) -> Term:
         return T.fold_at(monoid, t.args[0], bound, condition, x, target=t.attr.target)

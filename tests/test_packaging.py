@@ -196,7 +196,7 @@ def test_commands_run_from_the_wheel(clean_python: Path, tmp_path: Path) -> None
 
 # Positions that were read and found safe, as "module:name" with the reason.
 AUDITED = {
-    "monocomp.backends.tape.source:exec": "all names are a letter and a number, made there",
+    "monocomp.host.texts:exec": "names are a letter and a number, or its own",
 }
 
 UNSAFE_CALLS = {"eval", "exec", "__import__"}  # as bare names

@@ -11,14 +11,19 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.recorder import COMMUTATIVE, Step, Value
+from monocomp.host.texts import defined
 
 # Nothing that is computed here has a gradient, and no view is told apart from its tensor: no
 # operation looks for either.
 NotRecorded = torch._C._AutoDispatchBelowADInplaceOrView
 
 
-# The name of the tensor that a function writes to, if it is another one than `out`.
-_OUT = {torch._softmax_backward_data: "grad_input"}
+def out_of(run: Callable[..., Any]) -> str:
+    """Return the name that a function of torch has for the tensor that it writes to."""
+    overloads = getattr(torch.ops.aten, getattr(run, "__name__", ""), None)
+    written = getattr(overloads, "out", None)
+    names = (a.name for a in written._schema.arguments if a.is_out) if written else iter(())
+    return next(names, "out")
 
 
 def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -72,11 +77,9 @@ def function_of(
         in_place = in_place_of(s.run) if out is not None and operands[0] is out else None
         given = [*map(name_of, operands), *map(hold, s.arguments)]
         if out is not None and in_place is None:
-            given.append(f"{_OUT.get(s.run, 'out')}={name_of(out)}")
+            given.append(f"{out_of(s.run)}={name_of(out)}")
         names[s.result] = f"v{n}"
         lines.append(f"  v{n} = {hold(in_place or s.run)}({', '.join(given)})")
         lines += [f"  del {names[v]}" for v in unread.get(n, ())]
     lines.append(f"  return ({''.join(f'{name_of(v)}, ' for v in results)})")
-    exec("\n".join(lines), held)
-    run: Callable[..., tuple[Any, ...]] = held.pop("run")
-    return run
+    return defined("\n".join(lines), held)

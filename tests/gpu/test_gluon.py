@@ -14,7 +14,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.host.plan import Ran
-from tests.backends.gluon.test_dialect import SUPPORTED, TOO_LONG
+from tests.backends.gluon.test_dialect import SHARED, SUPPORTED
 from tests.backends.library_cases import CASES
 from tests.backends.running import exact
 from tests.backends.tolerances import BESIDE_EAGER
@@ -35,7 +35,7 @@ def test_library(name: str, q: int, k: int, d: int) -> None:
     others; twice, of which the second call repeats the first."""
     case = CASES[name]
     kernel = mc.compile(case.text, backend="gluon")
-    d = min(d, TOO_LONG.get(name, 256) // 2)
+    d = d if (name, 2 * d) in SHARED else min(d, 128)
     sizes = case.sizes(q, k, d, d, 2)
     sizes |= {n: d for n in ("c", "d") if n in sizes}  # also of cases that keep them short
     for seed in (0, 1):

@@ -294,7 +294,8 @@ def store(c: Context, s: P.Store) -> None:
     offsets = (*numbers, *_positions(c, s, layout))
     stored = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    streams = c.streams if s.mode == "set" else ()  # what is added is 0 outside of domains
+    # What products of parts that are masked add is 0 outside of domains.
+    streams = () if output.dtype == P.FRAGMENTS else c.streams
     masks += [x for stream in streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
