@@ -156,7 +156,7 @@ extrema = RuleSet("extrema", "factors, addends and conditions that do not vary l
 
 extrema.add(
     *equations("""
-    # What a condition sets to -inf is left out of a maximum.
+    # An element that a condition sets to -inf is left out of a maximum.
     filter_masked_extremum: max[k if c](where(d, x, -inf) + y) = max[k if c and d](x + y)
 
     # An addend that does not vary with the index leaves, as addition is monotone; over nothing a

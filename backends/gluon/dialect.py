@@ -17,7 +17,7 @@ from monocomp.tile import TileProgram
 
 _HOPPER = "triton.experimental.gluon.language.nvidia.hopper"
 _SHARED_DESCRIPTOR = '''def shared_descriptor(tensor, block):
-    """What loads blocks as products of 16 bits take them, or vectors; None for others."""
+    """Describe blocks as products of 16 bits take them, or vectors; None for others."""
     is_vector = sum(length > 1 for length in block) == 1
     dtypes = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
     dtypes |= {torch.float32: gl.float32} if is_vector else {}

@@ -16,8 +16,8 @@
 `masking` has the phases, bounds and masks of loops, chosen and written out, in one room.
 `liveness` lists the values that a thread holds at once.
 
-`values`, `statements` and `program` are the data, which print, and `traversal` walks them;
-What it means, the source says that is printed of it.
+`values`, `statements` and `program` are the data, which print, and `traversal` walks them.
+A block program means what its printed source means.
 """
 
 from __future__ import annotations

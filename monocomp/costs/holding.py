@@ -205,7 +205,7 @@ def roles_by_cost(
     """
     outputs = frozenset(o.name for o in program.declared.outputs)
     roles = _chosen(_Kernel.of(program, group, outputs, sizes), fits, sizes)[0]
-    # What reads and makes the sums that a kernel adds up for others has a few elements a row.
+    # Readers and makers of sums that a kernel adds up for others have a few elements a row.
     return share_few(group, roles, lambda e: sizes[e] <= ROW_BLOCK) if program.joined else roles
 
 

@@ -89,7 +89,7 @@ def split(
                 kept += steps
                 program = steps[-1].program
         seen += waiting
-        # What is left of a kernel of which a part was split.
+        # The equations left of a kernel of which a part was split.
         known = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
         waiting = [g for g in kernel_groups(program, known) if g not in seen]
         waiting = [g for g in waiting if all(e in start.equations for e in g)]

@@ -162,7 +162,7 @@ OPERATIONS: dict[str, Operation] = {
         Operation("tanh", 1, 1, (), _FLOATS, "tanh", "special", 1),
     )
 }
-# Those of block programs alone, or in a form of their own, that are done element by element.
+# Element-wise operations of block programs alone, or in a form of their own there.
 _SCHEDULED = {
     *("bitand", "bitor", "next_bits", "between", "float_floordiv", "float_mod", "tanh", "weight"),
     *("unknown", "unchained", "ended", "to"),

@@ -15,7 +15,7 @@ SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 128, "e": 128}
 
 
 def forms(name: str, element_bytes: int = 2) -> Forms:
-    """Those of the only kernel of a program, on Hopper."""
+    """Return the forms of the only kernel of a program, on Hopper."""
     (kernel,) = mc.compile(library.load(name)).tile_programs({})
     how = kernel, SIZES, element_bytes, "cuda:90", 132
     return Forms((TRITON.legal(*how), GLUON.legal(*how)))
@@ -43,7 +43,7 @@ def test_no_form_in_another_language(name: str, element_bytes: int) -> None:
 
 
 def test_layouts_that_the_first_language_takes_alone() -> None:
-    """What is chosen, measured, or comes first in it."""
+    """Take the schedule that is chosen, measured, or first in the first language."""
     found = forms("causal")
     usual, other, *_, gluon = found.candidates(4)
     assert found.usual(other, ()) == other and found.usual(gluon, ()) == usual
@@ -51,9 +51,9 @@ def test_layouts_that_the_first_language_takes_alone() -> None:
 
 
 def test_times_are_said() -> None:
-    """Of a kernel by its name, where there are several."""
-    here, there = Schedule((), 4, 2), Schedule((), 4, 2, language="gluon")
-    times = {1: ((there, 1.0), (here, 2.0))}
+    """Name each kernel, where there are several."""
+    triton, gluon = Schedule((), 4, 2), Schedule((), 4, 2, language="gluon")
+    times = {1: ((gluon, 1.0), (triton, 2.0))}
     assert said(["dQ", "dK"], times) == "dK: 1 ms in gluon and 2 ms in triton"
     assert (
         said(["O"], {0: times[1]}) == "1 ms in gluon and 2 ms in triton" and said(["O"], {}) == ""

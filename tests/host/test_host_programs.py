@@ -217,8 +217,8 @@ def test_they_agree_in_gluon(name: str, head: int) -> None:
 
 @pytest.mark.parametrize("name", ["learned_sink", "sink_window"])
 def test_they_agree_in_two_languages(name: str) -> None:
-    """Of a gradient whose kernels are in Gluon where they have such a form: each has descriptors
-    of its own."""
+    """Kernels of a gradient, in Gluon where they have such a form, have descriptors of their own
+    each."""
     kernel = mc.compile(mc.grad(library.load(name)), processors=PROCESSORS)
     sizes = by_representative(kernel.declared, CASES[name].sizes(512, 512, 64, 64))
     module, configs = emitted_at(kernel, sizes, TRITON, GLUON)

@@ -18,7 +18,7 @@ JOINED += ("pair_bias", "shaw_values", "rms_norm")
 
 
 def results(kernel: mc.Kernel, plan: Plan, name: str) -> dict[str, Any]:
-    """What the kernels of a plan make of random inputs."""
+    """Return what the kernels of a plan make of random inputs."""
     case, declared = CASES[name], kernel.declared
     sizes = case.sizes(20, 26, 8, 8)
     random = np.random.default_rng(0)

@@ -256,6 +256,11 @@ def _scalar_offsets(c: Context, tensor: str, positions: Sequence[P.Expr]) -> lis
     return offsets
 
 
+# Positions in a fragment of a product: so many lie together, and such groups so far apart.
+_FRAGMENT_ROWS = ((64, 64), (16, 128), (8, 2), (1, 16))
+_FRAGMENT_COLUMNS = ((64, 4096), (8, 512), (2, 4), (1, 1))
+
+
 def _offset(c: Context, tensor: str, dim: int, position: B.Expr) -> B.Expr:
     """Return what a position along a dimension adds to a pointer. Of 64 rows and 8 columns of a
     product each of 128 threads has two columns of rows r and r + 8: these lie together."""
@@ -263,9 +268,8 @@ def _offset(c: Context, tensor: str, dim: int, position: B.Expr) -> B.Expr:
     of, stride = outputs.get(tensor) or c.program.inputs[tensor], c.names.stride(tensor, dim)
     if of.dtype != P.FRAGMENTS or dim < len(of.dims) - 2:
         return infix("*", position, stride)
-    parts = ((64, 4096), (8, 512), (2, 4), (1, 1)), ((64, 64), (16, 128), (8, 2), (1, 16))
     is_row, whole, total = dim == len(of.dims) - 2, None, []
-    for length, apart in parts[is_row]:
+    for length, apart in _FRAGMENT_ROWS if is_row else _FRAGMENT_COLUMNS:
         left = position if whole is None else infix("%", position, number(whole))
         times = number(apart)
         if whole is None and is_row:
@@ -294,9 +298,7 @@ def store(c: Context, s: P.Store) -> None:
     offsets = (*numbers, *_positions(c, s, layout))
     stored = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
-    # What products of parts that are masked add is 0 outside of domains.
-    streams = () if output.dtype == P.FRAGMENTS else c.streams
-    masks += [x for stream in streams if (x := members(c, stream, layout)) is not None]
+    masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
     if any(p.op != "coordinate" for p in s.positions):
         masks += _in_range(c, output.dims, s.positions, layout)
     mask = _guarded(c, s.guard, layout, masks)

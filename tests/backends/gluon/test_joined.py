@@ -139,7 +139,7 @@ class _Leave(ast.NodeTransformer):
     ],
 )
 def test_faults(function: str, text: str) -> None:
-    """What they wait for, and each fence, is needed."""
+    """Each wait and each fence is needed."""
     number, blocks, _ = emitted("causal")
     codes = []
     for f in map(copy.deepcopy, emulator.functions(blocks)):

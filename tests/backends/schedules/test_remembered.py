@@ -45,7 +45,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recalled(place: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | None:
-    """What is remembered of a situation."""
+    """Return the schedules that are remembered of a situation."""
     entry = schedules.recall(place, raced=raced)
     return entry and entry.schedules
 

@@ -138,7 +138,7 @@ def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
 
 
 def test_of_too_many_values_some_are_kept() -> None:
-    """Those go that fewest steps make of others."""
+    """Values go that fewest steps make of others."""
     sizes: list[list[int]] = []
 
     def fitting(*args: Any) -> Any:
