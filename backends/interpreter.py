@@ -206,9 +206,10 @@ class Interpreter:
         self.values |= zip(s.names, results, strict=True)
 
     def _after(self, s: P.Fold, state: Tiles, tiles: Tiles) -> Tiles:
-        """Return the state combined with what comes after it."""
+        """Return the state combined with what comes after it, the unit as well: it makes the
+        mantissa of a lone exponential of -inf 0."""
         assert isinstance(s.monoid, P.Combine)
-        return tiles if self._is_first(s) else self._combine(s.monoid, state, tiles)
+        return self._combine(s.monoid, state, tiles)
 
     def _is_first(self, s: P.Fold) -> bool:
         """True if the state of a fold is still what its loop starts with."""
@@ -330,6 +331,8 @@ class Interpreter:
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
             return value
+        if self.around is not None:
+            value = self.ops.chosen(self.around, value)
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.library.where(self.inside, value, unit)
 
@@ -403,20 +406,21 @@ class Interpreter:
     def _gather(
         self, name: str, tensor: Array, positions: list[Array], guard: Array | None
     ) -> Array:
-        """Read computed positions. What its guard rules out, or lies outside in unchecked mode, is
-        read as 0."""
+        """Read computed positions. What its guard rules out is read as 0; what lies outside in
+        unchecked mode is any element."""
         if self.checked:
             self._check(f"{name} is read", tensor.shape, positions, guard)
         if guard is not None:
             positions = [self.ops.chosen(guard, p) for p in positions]
-        valid = [_inside(p, size) for p, size in zip(positions, tensor.shape, strict=True)]
-        safe = reduce(_both, valid if guard is None else (*valid, guard))
         if 0 in tensor.shape:  # there is no position at all
-            return self._where(safe, self._zero(self.program.inputs[name].kind))
+            shape = tuple(max(n) if min(n) else 0 for n in zip(*(p.shape for p in positions), strict=True))
+            zero = self._zero(self.program.inputs[name].kind)
+            return self.ops.library.broadcast_to(zero, shape)
         where = self.ops.library.where
-        pairs = zip(valid, positions, strict=True)
-        read = tensor[tuple(where(ok, p, self._zero("int")) for ok, p in pairs)]
-        return self._where(safe, self.ops.promote(read))
+        pairs = zip(positions, tensor.shape, strict=True)
+        read = tensor[tuple(where(_inside(p, n), p, self._zero("int")) for p, n in pairs)]
+        read = self.ops.promote(read)
+        return read if guard is None else self._where(guard, read)
 
     def _zero(self, kind: Kind) -> Array:
         return self.ops.full((1,) * len(self.dims), 0, kind)

@@ -59,6 +59,7 @@ SOFTMAX = {
     "variance": "M[q,e] = softmax[k if C](L) * V[k,e]\n"
     "O[q,e] = sum[k if C](exp(L) * (V[k,e] - M[q,e]) ** 2) / sum[k if C](exp(L))",
     "largest weight": "O[q] = max[k if C](softmax[k if C](L))",
+    "weights from a key on": "index j < |k|\nO[q,j] = sum[k](softmax[k if C and k >= j](L))",
     "sink": "O[q,e] = sum[k if C](exp(L) * V[k,e]) / (exp(T[q]) + sum[k if C](exp(L)))",
 }
 # The same with logarithms and sums that are given with their definition, over keys and queries.
