@@ -67,9 +67,14 @@ def _where_met(ops: TileOps, condition: Tile, x: Tile) -> Tile:
     and 0 elsewhere: what no element meets may be anything."""
     for d in {*condition.dims} - {*x.dims, NO_DIM}:
         condition = ops.library.amax(condition, axis=d, keepdims=True)
+    return _where(ops, condition, x)
+
+
+def _where(ops: TileOps, condition: Tile, x: Tile) -> Tile:
+    """Record a tile where a condition holds, and 0 elsewhere."""
     zero = ops.full((1,) * len(x.shape), 0, "float" if x.dtype.is_floating_point else "int")
-    met: Tile = ops.library.where(condition, x, zero)
-    return met
+    kept: Tile = ops.library.where(condition, x, zero)
+    return kept
 
 
 def _distributed(ops: TileOps, x: Tile, axis: int) -> Tile | None:
@@ -82,7 +87,7 @@ def _distributed(ops: TileOps, x: Tile, axis: int) -> Tile | None:
         others = [f for f in factors if f is not factor]
         products = [reduce(ops.elementwise["mul"], [*others, x]) for x in factor.source.operands]
         if condition is not None:
-            products = [_where_met(ops, condition, x) for x in products]
+            products = [_where(ops, condition, x) for x in products]
         sums = [x for x in (sum_products(ops, x, axis) for x in products) if x is not None]
         if len(sums) == 2:
             return factor.source.again(*sums)

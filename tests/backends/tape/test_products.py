@@ -84,6 +84,16 @@ O[d,k] = sum[q if k < c[q]](A[q,d] * B[q,k] * C[q,k])"""
     assert largest(text, A, B, C, limits) < 40 * 30 * 20
 
 
+def test_sums_of_addends_with_a_condition() -> None:
+    """A product with a sum is that of each addend where the condition holds, also along an index
+    that neither has."""
+    A, S, D, Q = (torch.randn(24, *n) for n in ((5,), (5,), (), (16,)))
+    text = """input A[q,g], S[q,g], D[q], Q[q,d]
+index k < 12
+O[k,g,d] = sum[q if 2 * k <= q](A[q,g] * (S[q,g] - D[q]) * Q[q,d])"""
+    largest(text, A, S, D, Q)
+
+
 def test_blocks_of_a_stream() -> None:
     """Each row goes over its own elements alone, beside conditions that vary otherwise."""
     X, Y, limits = torch.randn(4, 2), torch.randn(32, 2), torch.randint(0, 33, (4,))
