@@ -183,7 +183,8 @@ class Backward:
         programs = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
         # With respect to other inputs it may read results that calls do not keep.
         lost = programs.saved.keys() & {*forward.outputs} - {*forward.kept}
-        if lost:
+        if lost:  # logarithms are asked for, and come with their maxima
+            lost |= {*programs.frames.values()}
             save = [n for n in programs.saved if n not in lost]
             programs = gradient(forward.program, tuple(wrt), outputs, save, *how)
         declared = programs.equations.declared

@@ -102,6 +102,17 @@ def test_programs_in_bfloat16_forward_and_backward(name: str, length: int, head:
         assert largest_error(one, right) <= limit
 
 
+def _gradient(text: str, x: torch.Tensor) -> torch.Tensor:
+    (result,) = torch.autograd.grad(mc.compile(text, backend="triton")(x.requires_grad_()), x)
+    return result
+
+
+def test_a_result_that_calls_do_not_keep_is_computed_again() -> None:
+    """Beside a logarithm that is kept with its maximum."""
+    text = "O = sum[k](softmax[k](Y[k]) * Y[k]) - 2 * max[k](Y[k])"
+    assert interpreted.call(_gradient, text, torch.ones(1)) == torch.tensor([-1.0])
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("minimal", [False, True])
 def test_files_refuse_bfloat16_in_the_interpreter(tmp_path: Path, minimal: bool) -> None:
