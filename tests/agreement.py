@@ -124,17 +124,19 @@ def _decided(
     program: Program, inputs: Arrays, params: Mapping[str, int | float], dtype: type
 ) -> list[Array]:
     """Return the oracle's outcomes, NaN where overflow or underflow decides: exponentials that are
-    no 0 are less than all numbers, and products with 0 of what a dtype does not hold, or of what is
-    unspecified: that 0 may be rounded, or stand in a product of matrices. So where numbers are
-    compared that differ by no more than their last digits, and in variances of numbers of which a
-    dtype does not hold the squares: moments are of distances from a mean that moves."""
+    no 0 are less than all numbers, or larger, and products with 0 of what a dtype does not hold, or
+    of what is unspecified: that 0 may be rounded, or stand in a product of matrices. So where
+    numbers are compared that differ by no more than their last digits, and in variances of numbers
+    of which a dtype does not hold the squares: moments are of distances from a mean that moves.
+    """
     apply, multiply, compare = algebra.apply, algebra.OPERATORS["*"], algebra.compare
     fold = folds.fold
     largest, digits = np.finfo(dtype).max, 1e3 * np.finfo(dtype).eps
 
     def applied(name: str, x: Array) -> Array:
         result = apply(name, x)
-        is_lost = np.isfinite(x) & (result == 0) & (name in ("exp", "exp2"))
+        is_lost = (result == 0) | (result > largest)
+        is_lost &= np.isfinite(x) & (name in ("exp", "exp2"))
         return np.where(is_lost, math.nan, result)
 
     def multiplied(x: Array, y: Array) -> Array:
@@ -184,11 +186,13 @@ def _rounded(dtype: type, seed: int) -> Iterator[None]:
 
 
 class _Conditions:
-    """The outcomes of comparisons, in their order, which are constants to a slope.
+    """The outcomes of comparisons, in their order, which are constants to a slope. A quotient asks
+    whether its divisor is 0, `maximum` and `minimum` whether their operands are equal.
 
     Attributes:
         are_constants: True unless what was equal ceases to be: the slope of (x != 0) * x is 0 at
-            0, and that of x, which is the same, 1.
+            0, and that of x, which is the same, 1. So with x * x / x, and with
+            maximum(minimum(x, c), x) where x = c: both sides take a half each time.
     """
 
     def __init__(self) -> None:
@@ -199,6 +203,7 @@ class _Conditions:
     def kept(self) -> Iterator[None]:
         """Keep outcomes if there are none, else give comparisons those that are kept."""
         compare, outcomes = algebra.compare, cycle(self.outcomes)
+        divide, operate = algebra.OPERATORS["/"], oracle._operate
 
         def keep(op: str, x: Array, y: Array) -> Array:
             self.outcomes.append(compare(op, x, y))
@@ -210,7 +215,20 @@ class _Conditions:
                 self.are_constants = False
             return outcome
 
-        with patch.object(algebra, "compare", take if self.outcomes else keep):
+        asked = take if self.outcomes else keep
+
+        def divided(x: Array, y: Array) -> Array:
+            asked("!=", y, np.zeros(()))
+            return divide(x, y)
+
+        def operated(node: S.Expr, arrays: Sequence[Array], *kinds: Any) -> Any:
+            if isinstance(node, S.Call) and node.function in ("maximum", "minimum"):
+                asked("!=", *arrays)
+            return operate(node, arrays, *kinds)
+
+        operators = patch.dict(algebra.OPERATORS, {"/": divided})
+        functions = patch.object(oracle, "_operate", operated)
+        with operators, functions, patch.object(algebra, "compare", asked):
             yield
 
 
@@ -420,7 +438,10 @@ class _Loss:
         if not (conditions.are_constants and np.isfinite([*coarse, *fine]).all()):
             return None
         scale = 1 + abs(fine[0]) + abs(fine[1])
-        if abs(fine[1] - fine[0]) > 1e-3 * scale:
+        pairs = zip(here, self.weights, strict=True)
+        size = sum(np.sum(np.abs(x * w), where=w != 0) for x, w in pairs)
+        rounding = np.finfo(np.longdouble).eps * size / STEP
+        if max(abs(fine[1] - fine[0]), rounding) > 1e-3 * scale:
             return None
         means = sum(coarse) / 2, sum(fine) / 2
         extrapolated = means[1] + (means[1] - means[0]) / 3

@@ -88,6 +88,25 @@ def test_conditions_are_constants_to_slopes() -> None:
             check_gradients(program, kernel, inputs, note="")
 
 
+@pytest.mark.parametrize("kink", [0.0, 3.0])
+@pytest.mark.parametrize("text", ["X[i] * X[i] / X[i]", "maximum(X[i], minimum(0, X[i]))"])
+def test_slopes_are_compared_but_at_kinks(text: str, kink: float) -> None:
+    """A quotient by 0 has no slope, nor have equal operands of `maximum`, whatever sides say."""
+    inputs = {"X": np.array([1.0, kink])}
+    right, wrong = (mc.compile(f"O[i] = {t}", backend="torch") for t in (text, f"1.01 * {text}"))
+    program = check(f"O[i] = {text}")
+    assert check_gradients(program, right, inputs, note="") == bool(kink)
+    if kink:
+        with pytest.raises(Mismatch):
+            check_gradients(program, wrong, inputs, note="")
+
+
+def test_slopes_are_compared_where_results_have_their_digits() -> None:
+    text = "O[i] = 1e30 - X[i]"
+    kernel = mc.compile(text, backend="torch")
+    assert not check_gradients(check(text), kernel, {"X": np.array([1.0])}, note="")
+
+
 def test_outputs_are_compared_in_their_own_dtype() -> None:
     """One for which no float is read is of float32, and others are not compared more loosely."""
     text = "input X[i]\nA = 1 / 3\nB[i] = X[i] / 3"
