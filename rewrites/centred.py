@@ -36,7 +36,7 @@ class Weights(NamedTuple):
     bound: Term
     condition: Term
     weight: Term
-    exponent: Term | None
+    exponent: Term | None = None
 
     def sum(self, value: Term) -> Term:
         """sum(weight * value), or the mantissa of that in SE, of primitive factors."""
@@ -104,18 +104,24 @@ class Centred:
             parts.append(T.power_of(move, unit.power - n))
         return T.mul(*parts)
 
-    def moved(self, moves: Sequence[Term]) -> Term:
-        """Return the sum about other centres."""
-        return T.add(*(times(self.coefficient(n, moves), s) for n, s in self.degrees))
-
-    def about(self, centres: Sequence[Term]) -> Centred:
-        """Return the sum of the same units about other centres."""
-        units = zip(self.units, centres, strict=True)
-        return replace(self, units=tuple(replace(u, centre=c) for u, c in units))
+    def about(self, centres: Sequence[Term]) -> Term:
+        """Return the sum by those about other centres, for centres that are means or stay: the mean
+        of the distances from another centre is the distance of the mean."""
+        pairs = zip(self.units, centres, strict=True)
+        moved = replace(self, units=tuple(replace(u, centre=c) for u, c in pairs))
+        means = map(self.mean, self.units)
+        moves = [
+            T.neg(w.mean(u(1))) if w else T.ZERO for w, u in zip(means, moved.units, strict=True)
+        ]
+        return T.add(*(T.mul(self.coefficient(n, moves), s) for n, s in moved.degrees))
 
     def mean(self, unit: Unit) -> Weights | None:
         """Return the weights by which the centre of a unit is its mean, if it is one."""
         return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
+
+    def parts(self) -> list[Term]:
+        """Return its centres, and the sums of lower degrees."""
+        return [*(u.centre for u in self.units), *(s for _, s in self.degrees[:-1])]
 
     def results(self) -> set[Term]:
         """Return the folds of this domain that the centres are made of, and theirs, if these move
@@ -164,16 +170,6 @@ def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | Non
     if exponent is not None:
         return T.mul(number, mantissa(bound, condition, value, exponent))
     return T.mul(number, T.fold("sum", (bound,), condition, value))
-
-
-def times(scale: Term, count: Term) -> Term:
-    """scale * count, which cancels: what powers of a mean multiply is 0 where nothing is counted"""
-    for f in factors(scale):
-        base, power = T.base_and_power(f)
-        if base is count and power < 0:
-            others = (g for g in factors(scale) if g is not f)
-            return T.mul(*others, T.power_of(count, power + 1))
-    return T.mul(scale, count)
 
 
 def _fold_of(t: Term) -> Term:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from monocomp import terms as T
 from monocomp.gradients.reverse import POSITIONS, Fresh, Node
+from monocomp.rewrites.centred import Weights
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, factors
 
@@ -57,15 +58,16 @@ def _about_mean(
     adjoint: Term, target: Term, known: Set[Term], written_out: Callable[[Term], Term]
 ) -> tuple[str, Term] | None:
     """Return the index of rows that an adjoint is the elements of, and the sum over it."""
-    for weight, total, name in _weights(written_out(adjoint), known):
+    for weights in _weights(written_out(adjoint), known):
+        name = weights.bound.name
         distances = [f for f in factors(adjoint) if name in f.free and _is_of_positions(f)]
         u = T.mul(T.ONE, *distances)
         row = T.mul(*(f for f in factors(adjoint) if f not in distances))
-        is_row = name in u.free and name not in target.free and u.free <= weight.free
-        if is_row and _sums_to_zero(written_out(row), weight, total, name):
-            opened, (filtered, _) = T.open_as(total, (name,))
-            products, rows = (T.fold("sum", opened, filtered, t) for t in (T.mul(row, u), row))
-            return name, T.sub(products, T.mul(rows, _over(total, weight, u, name)))
+        is_row = name in u.free and name not in target.free and u.free <= weights.weight.free
+        if is_row and _sums_to_zero(written_out(row), weights):
+            bound, condition, *_ = weights
+            products, rows = (T.fold("sum", (bound,), condition, t) for t in (T.mul(row, u), row))
+            return name, T.sub(products, T.mul(rows, weights.mean(u)))
     return None
 
 
@@ -73,37 +75,27 @@ def _is_of_positions(t: Term) -> bool:
     return all(s.op in POSITIONS for s in T.subterms(t))
 
 
-def _weights(adjoint: Term, known: Set[Term]) -> Iterator[tuple[Term, Term, str]]:
-    """Yield exponentials, the sums of them that the adjoint holds, and the indices of these: over
-    all elements that are looked at."""
+def _weights(adjoint: Term, known: Set[Term]) -> Iterator[Weights]:
+    """Yield the exponentials of which an adjoint holds the sum over all elements that are looked
+    at."""
     sums = [t for t in T.subterms(adjoint) if t.op == "fold" and t.attr.monoid == "sum"]
     for weight in factors(adjoint):
         for total in sums if weight.op == "exp" else ():
             for name in sorted(weight.free) if len(total.attr.indices) == 1 else ():
-                _, (filtered, body) = T.open_as(total, (name,))
+                (bound,), (filtered, body) = T.open_as(total, (name,))
                 own = {c for c in known if name in c.free}
                 if body is weight and own == {*T.conjuncts(filtered)} - {T.TRUE}:
-                    yield weight, total, name
+                    yield Weights(bound, filtered, weight)
 
 
-def _over(total: Term, weight: Term, value: Term, name: str) -> Term:
-    """Return the mean of a value by the weights that a total sums."""
-    opened, (condition, _) = T.open_as(total, (name,))
-    mean = T.fold("sum", opened, condition, T.mul(weight, value))
-    return T.mul(mean, T.power_of(total, -1))
-
-
-def _sums_to_zero(row: Term, weight: Term, total: Term, name: str) -> bool:
+def _sums_to_zero(row: Term, weights: Weights) -> bool:
     """True if sum[k](w * (a - c)) is sum[k](w * a) - c * sum[k](w) = 0."""
-    sums = [f for f in factors(row) if f.op == "add" and total in T.subterms(f)]
-    others = (f for f in factors(row) if f is not weight and f not in sums)
+    name, total = weights.bound.name, weights.sum(T.ONE)
+    sums = [f for f in factors(row) if f.op == "add" and T.holds(f, total)]
+    others = (f for f in factors(row) if f is not weights.weight and f not in sums)
     if len(sums) != 1 or any(name in f.free for f in others):
         return False
-    opened, (condition, _) = T.open_as(total, (name,))
-    parts = (
-        T.fold("sum", opened, condition, T.mul(weight, a)) if name in a.free else T.mul(total, a)
-        for a in addends(sums[0])
-    )
+    parts = (weights.sum(a) if name in a.free else T.mul(total, a) for a in addends(sums[0]))
     return T.add(T.ZERO, *map(_flat, parts)) is T.ZERO
 
 

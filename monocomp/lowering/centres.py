@@ -12,14 +12,15 @@ from dataclasses import field, replace
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
+from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.differences import differences
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.values import Values
 from monocomp.rewrites.centred import Centred, Unit, Weights
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
-from monocomp.terms.algebra import is_selection, settled, value_of
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.algebra import settled, value_of
+from monocomp.terms.monomials import addends
 from monocomp.terms.nodes import Number
 from monocomp.terms.transfer import hull
 from monocomp.tile import Expr
@@ -39,20 +40,14 @@ def add_centred(
     """
     body = sums.body
     at = body.at
-    new_values = {u.name: body.next_value(u.name) for u in body.updates}
     old, new = _Symbols(at), _Symbols(at)
-    for t, state in results.items():
-        if is_selection(t) or (t.op == "fold" and isinstance(t.attr.monoid, T.UserMonoid)):
-            continue  # what is read of it are its entries, or its fields
+    parts = frozenset(T.subterms(*(t for taken in moving.values() for t in taken.parts())))
+    for t in filter(parts.__contains__, results):
         if t in sums.frames:
-            old.known[t], new.known[t], new.settled[t], _ = sums.frames[t]
-        else:
-            begun = hull(at.domain(t), at.domain(_unit_of(t)))
-            old.known[t] = at.symbol("old", state, begun)
-            new.known[t] = at.symbol("new", _with_locals(state, new_values), begun)
-        if _unit_of(t) in (T.INF, T.NEG_INF):
-            old.settled[t] = settled(old.known[t])
-            new.settled.setdefault(t, settled(new.known[t]))
+            frame = sums.frames[t]
+            old.known[t], new.known[t] = settled(frame.old), frame.shift
+        elif t.op == "field" or isinstance(t.attr.monoid, str):
+            _add_result(body, t, results[t], old, new)
     carried: dict[Term, Expr] = {}
 
     def order(f: Term) -> tuple[int, int]:
@@ -67,18 +62,27 @@ def add_centred(
             *lower, _ = taken.degrees
             moves = [_move(u.centre, old, new) for u in taken.units]
             moved = [T.mul(taken.coefficient(n, moves), old.multiple(s)) for n, s in lower]
-            parts = _element(taken, new, sums)
+            element = _element(taken, new, sums)
             if taken.weights.exponent is None:
                 state = body.state("acc", at.tile_axes(f), f.kind, 0.0)
                 start = at.summand(T.add(at.symbol("old", state, at.domain(f)), *moved))
-                body.update(state, body.sum_tile(parts[1], start))
+                body.update(state, body.sum_tile(element[1], start))
             else:
-                state = sums.add(f, parts, moved)
+                state = sums.add(f, element, moved)
             carried[result] = state
-            values = at.domain(result)
-            old.known[result] = at.symbol("old", state, values)
-            new.known[result] = at.symbol("new", body.next_value(state.attr), values)
+            _add_result(body, result, state, old, new)
     return carried
+
+
+def _add_result(body: Body, t: Term, state: Expr, old: _Symbols, new: _Symbols) -> None:
+    """Add the symbols for a result before and after a tile."""
+    at, monoid = body.at, t.args[0].attr.monoid if t.op == "field" else t.attr.monoid
+    unit = monoid.unit_of(t.attr) if t.op == "field" else T.const(UNITS.get(monoid, 0.0), "float")
+    values = hull(at.domain(t), at.domain(unit))
+    next_value = _with_locals(state, {u.name: body.next_value(u.name) for u in body.updates})
+    for base, symbols, value in (("old", old, state), ("new", new, next_value)):
+        symbol = at.symbol(base, value, values)
+        symbols.known[t] = settled(symbol) if unit in (T.INF, T.NEG_INF) else symbol
 
 
 def _element(taken: Centred, new: _Symbols, sums: FramedSums) -> tuple[Term, Term, Term]:
@@ -134,24 +138,16 @@ def _difference(at: Values, a: Term, b: Term) -> Term:
 
 @record()
 class _Symbols:
-    """Sums of a loop, before or after a tile.
-
-    Attributes:
-        known: symbols by their folds.
-        settled: those of extrema, 0 while nothing is there.
-    """
+    """Results of a loop, before or after a tile: symbols by their folds. Those of extrema are 0
+    while nothing is there."""
 
     at: Values
     known: dict[Term, Term] = field(default_factory=dict)
-    settled: dict[Term, Term] = field(default_factory=dict)
 
     def centre(self, t: Term) -> Term:
         """Write a centre in symbols: any finite number while nothing is there."""
-        parts = [f for a in addends(t) for f in factors(a)]
-        is_linear = all(f in parts for f in self.settled if T.holds(t, f))
-        symbols = {**self.known, **self.settled} if is_linear else self.known
         # Folds of other loops are known, with those inside of them.
-        t = T.transform(lambda a: symbols.get(a, a if a.op == "fold" else None))(t)
+        t = T.transform(lambda a: self.known.get(a, a if a.op == "fold" else None))(t)
         if self.at.domain(t).is_real:
             return t
         return T.where(T.compare("<", T.function("abs", t), T.INF), t, T.ZERO)
@@ -176,15 +172,6 @@ def _is_below_frame(unit: Unit, new: _Symbols, weights: Weights, sums: FramedSum
         return False
     whole = largest(weights.bound, weights.condition, weights.exponent)
     return whole in sums.frames and new.centre(unit.centre) is sums.frames[whole].shift
-
-
-def _unit_of(t: Term) -> Term:
-    """Return the value of an aggregate, or of a field of one, over nothing."""
-    if t.op == "fold":
-        units = {"max": T.NEG_INF, "min": T.INF, "prod": T.ONE}
-        return units.get(t.attr.monoid, T.ZERO)
-    unit: Term = t.args[0].attr.monoid.unit_of(t.attr)
-    return unit
 
 
 def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:

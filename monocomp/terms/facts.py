@@ -24,8 +24,9 @@ from monocomp.terms.domain import (
     has_element,
 )
 from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
+from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Number, Term, intern
-from monocomp.terms.parts import addends, base_and_power, factors, split_coefficient
+from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
 from monocomp.terms.transfer import Dom
 
 
@@ -105,10 +106,36 @@ def vanishes(
     failing = _failing(condition)
     if failing is None:
         return False
-    parts = list(map(unfolded, product))
+    parts = [unfolded(w) for f in product for w in _weights_of(f)]
     indices = sorted({i for t in parts for i in free_indices(t)}, key=lambda i: i.key)
     held = known.union(Place(_with_masks, indices, known).equations(*failing))
     return FALSE in held or any(_with_masks(f, held).is_zero for f in parts)
+
+
+def _weights_of(factor: Term) -> Iterator[Term]:
+    """Yield terms of which one is 0 if and only if a factor is."""
+    failing = map(_failing, conjuncts(factor.args[0])) if is_bracket(factor) else (None,)
+    for equation in failing:
+        if equation is None:
+            yield factor
+        else:
+            t, value = equation
+            yield construct("exp", t) if value is NEG_INF else t
+
+
+def may_be_missing(product: Term, weights: Iterable[Term]) -> bool:
+    """True if a product may be -inf, where neither it nor a weight is 0. What is read is a number
+    where it is multiplied."""
+    beside = [*weights, *factors(product)]
+
+    def is_masked(f: Term) -> bool:
+        is_element = f is product or (f.op == "fold" and f.attr.monoid in ("max", "min"))
+        return domain(f, MASKS_ARE_ADDED if is_element else REALS_ARE_READ).masked
+
+    conditions = (
+        construct("compare", NEG_INF, f, attr="<") for f in filter(is_masked, factors(product))
+    )
+    return not all(vanishes(beside, c) for c in conditions)
 
 
 def _with_masks(t: Term, conditions: frozenset[Term] = frozenset()) -> Dom:

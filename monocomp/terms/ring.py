@@ -26,6 +26,7 @@ from monocomp.terms.facts import (
     is_finite_if_there,
     is_nonnegative,
     is_there,
+    may_be_missing,
     vanishes,
 )
 from monocomp.terms.leaves import NEG_INF, ONE, TRUE, ZERO, as_int, const
@@ -100,9 +101,15 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     for rest in cancelled:
         if as_written and coefficients[rest] <= 0 and kind == "float":
             is_unmasked = construct("compare", NEG_INF, rest, attr="<")
-            # Where a logarithm is -inf, the sum is anyway.
-            logarithms = [t.args[0] for t, n in coefficients.items() if t.op == "log" and n > 0]
-            if is_unmasked is not TRUE and not vanishes(logarithms, is_unmasked):
+            # Where a logarithm is -inf, so is the sum, or what stands before both is 0.
+            scales = factors(rest)
+            logarithms = [
+                f.args[0]
+                for t, n in coefficients.items()
+                for f in (factors(t) if n > 0 else ())
+                if f.op == "log" and all(g is f or g in scales for g in factors(t))
+            ]
+            if is_unmasked is not TRUE and may_be_missing(rest, logarithms):
                 mask = construct("where", is_unmasked, ZERO, NEG_INF)
                 coefficients[mask] = coefficients.get(mask, _NONE) + 1
     if total != total:  # inf - inf
