@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -40,8 +40,13 @@ class Weights(NamedTuple):
 
     def sum(self, value: Term) -> Term:
         """sum(weight * value), or the mantissa of that in SE, of primitive factors."""
-        value = T.mul(self.weight, value)
-        return weighted_sum(self.bound, self.condition, value, self.exponent)
+        coefficient, rest = T.split_coefficient(T.mul(self.weight, value))
+        parts = [primitive(f, self.bound.name) for f in factors(T.ONE if rest is None else rest)]
+        number = T.const(coefficient * math.prod(n for n, _ in parts), "float")
+        value = T.mul(T.ONE, *(f for _, f in parts))
+        if self.exponent is not None:
+            return T.mul(number, mantissa(self.bound, self.condition, value, self.exponent))
+        return T.mul(number, T.fold("sum", (self.bound,), self.condition, value))
 
     def mean(self, value: Term) -> Term:
         """sum(weight * value) / sum(weight). Elements are counted, so that it is a mean while a
@@ -81,16 +86,14 @@ class Centred:
     weights: Weights
     units: tuple[Unit, ...]
 
-    def element(self, degrees: Sequence[int] | None = None) -> Term:
-        """Return the product of the units, of these degrees."""
-        degrees = [u.power for u in self.units] if degrees is None else degrees
-        return T.mul(T.ONE, *(u(n) for u, n in zip(self.units, degrees, strict=True)))
-
     @cached_property
     def degrees(self) -> tuple[tuple[tuple[int, ...], Term], ...]:
         """Return the sums that a move needs, by degrees. The sum itself comes last."""
         powers = itertools.product(*(range(u.power + 1) for u in self.units))
-        return tuple((degrees, self.weights.sum(self.element(degrees))) for degrees in powers)
+        return tuple((degrees, self.weights.sum(self._element(degrees))) for degrees in powers)
+
+    def _element(self, degrees: Sequence[int]) -> Term:
+        return T.mul(T.ONE, *(u(n) for u, n in zip(self.units, degrees, strict=True)))
 
     def coefficient(self, degrees: tuple[int, ...], moves: Sequence[Term]) -> Term:
         """Return the factor of the sum of these degrees.
@@ -117,11 +120,7 @@ class Centred:
 
     def mean(self, unit: Unit) -> Weights | None:
         """Return the weights by which the centre of a unit is its mean, if it is one."""
-        return mean(unit.centre, unit.distance, self.weights.bound, self.weights.condition)
-
-    def parts(self) -> list[Term]:
-        """Return its centres, and the sums of lower degrees."""
-        return [*(u.centre for u in self.units), *(s for _, s in self.degrees[:-1])]
+        return _weights_of_mean(unit, self.weights.bound, self.weights.condition)
 
     def results(self) -> set[Term]:
         """Return the folds of this domain that the centres are made of, and theirs, if these move
@@ -139,53 +138,47 @@ class Centred:
                 stack += t.args
         return terms
 
+    def companions(self) -> set[Term]:
+        """Return the folds that a loop carries to move the sum: those of the centres, and the sums
+        of lower degrees."""
+        sums = (fold_of(f) for _, s in self.degrees[:-1] for f in factors(s))
+        return self.results().union(f for f in sums if f.op == "fold")
+
 
 @lru_cache(maxsize=4096)
-def mean(centre: Term, distance: Term, bound: Term, condition: Term) -> Weights | None:
-    """Return the weights by which a centre is the mean of distances over a domain, if it is one."""
-    name, extent = bound.attr
-    _, unit = primitive(distance, name)
-    for f in factors(centre):
-        total = _fold_of(f)
-        if total.op != "fold" or total.attr.extents != (extent,):
+def _weights_of_mean(unit: Unit, bound: Term, condition: Term) -> Weights | None:
+    _, x = primitive(unit.distance, bound.name)
+    for f in factors(unit.centre):
+        total = None if bound.name in f.free else opened(f, bound.name)
+        if total is None or (total.bound, total.condition) != (bound, condition):
             continue
-        if total.attr.monoid not in ("sum", SE_PAIR) or name in total.free:
-            continue
-        _, (domain, value, *exponent) = T.open_as(total, (name,))
-        if domain is not condition or unit not in factors(value):
-            continue
-        weight = T.mul(T.ONE, *(g for g in factors(value) if g is not unit))
-        weights = Weights(bound, condition, weight, exponent[0] if exponent else None)
-        if centre in (weights.mean(distance), weights.whole(weights.mean(distance))):
-            return weights
+        if x in factors(total.weight):
+            weights = total._replace(weight=without(total.weight, x))
+            mean = weights.mean(unit.distance)
+            if unit.centre in (mean, weights.whole(mean)):
+                return weights
     return None
 
 
-def weighted_sum(bound: Term, condition: Term, value: Term, exponent: Term | None) -> Term:
-    """sum(value), or in SE the mantissa of sum(value * exp(exponent)), of primitive factors."""
-    coefficient, rest = T.split_coefficient(T.as_float(value))
-    parts = [primitive(f, bound.name) for f in factors(T.ONE if rest is None else rest)]
-    number = T.const(coefficient * math.prod(n for n, _ in parts), "float")
-    value = T.mul(T.ONE, *(f for _, f in parts))
-    if exponent is not None:
-        return T.mul(number, mantissa(bound, condition, value, exponent))
-    return T.mul(number, T.fold("sum", (bound,), condition, value))
+def opened(t: Term, name: str | None = None) -> Weights | None:
+    """Return the elements of a float sum over one index, plain or in SE, as weights."""
+    fold = fold_of(t)
+    if fold.op != "fold" or len(fold.attr.indices) != 1 or fold.kind != "float":
+        return None
+    if fold.attr.monoid not in ("sum", SE_PAIR):
+        return None
+    (bound,), parts = T.open_fold(fold) if name is None else T.open_as(fold, (name,))
+    return Weights(bound, *parts)
 
 
-def _fold_of(t: Term) -> Term:
-    """Return the fold of which a mantissa is the value."""
+def fold_of(t: Term) -> Term:
+    """Return the fold of which a mantissa is the value; other terms as they are."""
     return t.args[0] if is_mantissa(t) else t
 
 
-def _same_domain(a: Term, b: Term) -> bool:
-    return T.domain_of(a) == T.domain_of(b)
-
-
-def _inside_of_folds(t: Term, of: Term) -> Iterator[Term]:
-    """Yield what the folds in t consist of, but for those over the same domain."""
-    for g in T.subterms(t):
-        if g.op in ("fold", "fold_at") and (g.op == "fold_at" or not _same_domain(g, of)):
-            yield from T.subterms(*g.args)
+def without(product: Term, factor: Term) -> Term:
+    """Return a product without a factor."""
+    return T.mul(T.ONE, *(f for f in factors(product) if f is not factor))
 
 
 def centred(fold: Term) -> Centred | None:
@@ -204,18 +197,18 @@ def _apart(fold: Term) -> Centred | None:
              = sum[j](binomial(n, j) * (c - a) ** (n - j) * sum[k](w * (u - c) ** j))`
     Claims:  moments
     """
-    if fold.op != "fold" or len(fold.attr.indices) != 1:
+    elements = opened(fold) if fold.op == "fold" else None
+    if elements is None:
         return None
-    if fold.attr.monoid not in ("sum", SE_PAIR) or fold.kind != "float":
-        return None
-    (bound,), (condition, value, *exponent) = T.open_fold(fold)
-    name, extent = bound.attr
+    (name, extent), value = elements.bound.attr, elements.weight
+
+    def is_own(g: Term) -> bool:
+        return g.op == "fold" and T.domain_of(g) == T.domain_of(fold)
 
     def is_result(t: Term) -> bool:
-        is_fixed = name not in t.free
-        return is_fixed and any(g.op == "fold" and _same_domain(g, fold) for g in T.subterms(t))
+        return name not in t.free and any(map(is_own, T.subterms(t)))
 
-    if extent not in value.folded or any(map(is_result, exponent)):
+    if extent not in value.folded or is_result(elements.exponent or T.ZERO):
         return None
     units: list[Unit] = []
     weight: list[Term] = []
@@ -227,13 +220,14 @@ def _apart(fold: Term) -> Centred | None:
             units.append(Unit(T.add(*distance), T.neg(T.add(*centre)), int(power)))
         else:
             weight.append(f)
-    rest = T.mul(T.ONE, *weight)
-    parts = [rest, *(u.distance for u in units)]
+    weights = elements._replace(weight=T.mul(T.ONE, *weight))
+    parts = [weights.weight, *(u.distance for u in units)]
     if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
         return None
-    if any(is_result(t) for u in units for t in _inside_of_folds(u.centre, fold)):
+    centres = T.subterms(*(u.centre for u in units))
+    others = (g for g in centres if g.op in ("fold", "fold_at") and not is_own(g))
+    if any(is_result(t) for g in others for t in T.subterms(*g.args)):
         return None  # another fold would begin anew wherever this one has come to
-    weights = Weights(bound, condition, rest, exponent[0] if exponent else None)
     return Centred(weights, tuple(units))
 
 

@@ -22,6 +22,9 @@ from monocomp.rewrites.centred import (
     Unit,
     Weights,
     centred,
+    fold_of,
+    opened,
+    without,
 )
 from monocomp.rewriting.rules import Choice, RuleSet
 from monocomp.terms import Term
@@ -99,12 +102,9 @@ def sums(program: Equations, inner: bool = False) -> Iterator[tuple[Term, Weight
     """Yield the float sums, plain or in SE, with their values as weights; those that vary with an
     index of other folds if they are wanted as well."""
     for t in T.subterms(*(e.body for e in program.equations)):
-        fold = t.args[0] if is_mantissa(t) else t
-        if (T.is_open(t) and not inner) or t.kind != "float" or fold.op != "fold":
-            continue
-        if len(fold.attr.indices) == 1 and (is_mantissa(t) or fold.attr.monoid == "sum"):
-            (bound,), (condition, value, *exponent) = T.open_fold(fold)
-            yield t, Weights(bound, condition, value, exponent[0] if is_mantissa(t) else None)
+        elements = opened(t) if inner or not T.is_open(t) else None
+        if elements is not None and (elements.exponent is None or is_mantissa(t)):
+            yield t, elements
 
 
 # --- means ----------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _about_means(weights: Weights, known: frozenset[Term]) -> Iterator[Term]:
         unit, power = T.base_and_power(f)
         if not _is_element(unit, weights) or power not in range(2, LARGEST_DEGREE + 1):
             continue
-        own = weights._replace(weight=_without(weights.weight, f))
+        own = weights._replace(weight=without(weights.weight, f))
         total, count = own.sum(unit), own.sum(T.ONE)
         if T.split_coefficient(total)[1] not in known:
             continue
@@ -137,7 +137,7 @@ def _is_element(t: Term, weights: Weights) -> bool:
 
 def _correct(t: Term, known: frozenset[Term]) -> Term | None:
     """Return a sum of powers about means in terms of those about any centres."""
-    taken = centred(t.args[0] if is_mantissa(t) else t)
+    taken = centred(fold_of(t))
     if taken is None or sum(u.power for u in taken.units) == 1:
         return None
     centres, totals = [], []
@@ -323,7 +323,7 @@ def _multiplied_out(addend: Term, parts: Sequence[Term]) -> Iterator[Sequence[Te
         if f.op == "add":
             yield addends(_multiplied([g for g in factors(addend) if g is not f], f))
         elif T.is_bracket(f) and logarithms.issuperset(_nonzero(f)):
-            yield (_without(addend, f),)
+            yield (without(addend, f),)
 
 
 def _nonzero(bracket: Term) -> Iterator[Term]:
@@ -331,10 +331,6 @@ def _nonzero(bracket: Term) -> Iterator[Term]:
     for c in T.conjuncts(bracket.args[0]):
         is_there = c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO
         yield c.args[1] if is_there else c
-
-
-def _without(product: Term, factor: Term) -> Term:
-    return T.mul(T.ONE, *(f for f in factors(product) if f is not factor))
 
 
 def _operand_count(program: Equations) -> int:

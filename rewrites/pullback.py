@@ -16,8 +16,7 @@ from monocomp import terms as T
 from monocomp.rewrites.centred import Centred, centred
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
-from monocomp.terms.algebra import SE_PAIR, carrier, is_mantissa
-from monocomp.terms.monomials import factors
+from monocomp.terms.algebra import SE_PAIR, carrier
 
 _OF_TILES = ("sum", "max", "min", "prod", SE_PAIR)  # folds that reduce a tile
 
@@ -81,11 +80,7 @@ def passes(
         if weights.exponent is not None:
             parts.append(weights.exponent)
         level = max(map(level_of, parts))
-        for g in taken.results():
-            level = max(level, level_of(g) - 1)
-        for _, companion in taken.degrees[:-1]:
-            level = max(level, level_of(companion) - 1)
-        return level
+        return max(level, *(level_of(f) - 1 for f in taken.companions()))
 
     for t in terms:
         level_of(t)
@@ -99,12 +94,8 @@ def passes(
 def _carry_centres(group: Pass) -> None:
     """Add the folds that move sums with their centres, though they be known already."""
     for taken in filter(None, map(centred, list(group.folds))):
-        results = taken.results()
-        if not results.isdisjoint(group.folds):
-            sums = (f for _, c in taken.degrees for f in factors(c))
-            folds = {f.args[0] if is_mantissa(f) else f for f in sums}
-            moving = {t for t in results | folds if t.op == "fold"}
-            group.folds += moving.difference(group.folds)
+        if not taken.results().isdisjoint(group.folds):
+            group.folds += taken.companions().difference(group.folds)
 
 
 def _joined(loops: list[Pass]) -> list[Pass]:

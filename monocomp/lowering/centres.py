@@ -41,12 +41,12 @@ def add_centred(
     body = sums.body
     at = body.at
     old, new = _Symbols(at), _Symbols(at)
-    parts = frozenset(T.subterms(*(t for taken in moving.values() for t in taken.parts())))
-    for t in filter(parts.__contains__, results):
+    companions = frozenset[Term]().union(*(taken.companions() for taken in moving.values()))
+    for t in results:
         if t in sums.frames:
             frame = sums.frames[t]
             old.known[t], new.known[t] = settled(frame.old), frame.shift
-        elif t.op == "field" or isinstance(t.attr.monoid, str):
+        elif (t.args[0] if t.op == "field" else t) in companions:
             _add_result(body, t, results[t], old, new)
     carried: dict[Term, Expr] = {}
 

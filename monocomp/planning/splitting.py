@@ -32,7 +32,7 @@ from monocomp.planning.naming import NewNames
 from monocomp.planning.packing import Rows
 from monocomp.planning.streams import Stream, long_stream
 from monocomp.planning.stretches import can_be_split
-from monocomp.rewrites.centred import Centred, centred, weighted_sum
+from monocomp.rewrites.centred import Centred, Weights, centred
 from monocomp.rewrites.frames import largest
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
@@ -311,8 +311,8 @@ class _Splitting:
         for degrees, sum_ in split.degrees:
             weight = self._stored("L", sum_, stored)
             value = T.mul(weight, centred_sum.coefficient(degrees, moves))
-            part = weighted_sum(self.split, self.splits.is_of_row, value, frame_of_split)
-            total = T.add(total, part)
+            part = Weights(self.split, self.splits.is_of_row, value, frame_of_split)
+            total = T.add(total, part.sum(T.ONE))
         return value_of(f), total
 
     def _in_split(self, f: Term) -> Term:
