@@ -16,16 +16,13 @@ from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.differences import differences
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.values import Values
-from monocomp.rewrites.centred import Centred, Unit, Weights
-from monocomp.rewrites.frames import largest
+from monocomp.rewrites.centred import Centred, Unit
 from monocomp.terms import Term
 from monocomp.terms.algebra import settled, value_of
 from monocomp.terms.monomials import addends
 from monocomp.terms.nodes import Number
 from monocomp.terms.transfer import hull
 from monocomp.tile import Expr
-
-_NO_WEIGHT = T.const(-4096.0, "float")  # its exponential is 0 in every dtype
 
 
 def add_centred(
@@ -92,12 +89,7 @@ def _element(taken: Centred, new: _Symbols, sums: FramedSums) -> tuple[Term, Ter
     def here(t: Term) -> Term:
         return T.substitute(t, {weights.bound.name: sums.bound})
 
-    powers = []
-    for unit in taken.units:
-        distance = _distance(unit, here, new)
-        if _is_below_frame(unit, new, weights, sums):  # -inf weighs 0, as does what is far below
-            distance = T.function("maximum", distance, _NO_WEIGHT)
-        powers.append(T.power_of(distance, unit.power))
+    powers = (T.power_of(_distance(u, here, new), u.power) for u in taken.units)
     value = T.mul(here(weights.weight), *powers)
     return here(weights.condition), value, here(weights.exponent or T.ZERO)
 
@@ -162,16 +154,6 @@ class _Symbols:
                 help="return what the variance is taken of, and take it in a second program",
             )
         return T.mul(T.const(number, t.kind), symbol)
-
-
-def _is_below_frame(unit: Unit, new: _Symbols, weights: Weights, sums: FramedSums) -> bool:
-    """True for the exponent of a weight, that may be -inf, less the largest one."""
-    if weights.exponent is None or unit.distance is not weights.exponent:
-        return False
-    if not sums.body.at.domain(unit.distance).masked:
-        return False
-    whole = largest(weights.bound, weights.condition, weights.exponent)
-    return whole in sums.frames and new.centre(unit.centre) is sums.frames[whole].shift
 
 
 def _with_locals(e: Expr, values: Mapping[str, Expr]) -> Expr:
