@@ -439,7 +439,7 @@ class _Loss:
             return None
         scale = 1 + abs(fine[0]) + abs(fine[1])
         pairs = zip(here, self.weights, strict=True)
-        size = sum(np.sum(np.abs(x * w), where=w != 0) for x, w in pairs)
+        size = sum(np.sum(np.abs(x[w != 0] * w[w != 0])) for x, w in pairs)
         rounding = np.finfo(np.longdouble).eps * size / STEP
         if max(abs(fine[1] - fine[0]), rounding) > 1e-3 * scale:
             return None
