@@ -13,6 +13,7 @@ from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import tile, value
 from monocomp.blocks.building.periods import is_in_period, position
 from monocomp.blocks.choices.choose import Choices
+from monocomp.blocks.choices.moving import is_all_or_none
 from monocomp.blocks.masking import masks
 from monocomp.blocks.masking.bounds import may_admit
 from monocomp.blocks.masking.loops import loop
@@ -251,10 +252,13 @@ def _bounding_rows(c: Context) -> set[str]:
 
 def _longer_rows(c: Context) -> set[str]:
     """Return the rows that have longer loops the later they are: on whose position an upper bound
-    depends. How bounds vary that are read is not known."""
+    depends, but for those of which only the first have everything. How bounds vary that are read
+    is not known."""
     upper = (e for s in c.program.loops for x in s.segments for e in x.upper)
-    parts = c.program.made_of(*upper, apart=("load",))
-    return {e.attr for e in parts if e.op == "coordinate"}.intersection(c.program.axis_names("row"))
+    parts = [*c.program.made_of(*upper, apart=("load",))]
+    first = {a for e in parts if is_all_or_none(e, c.program) for a in e.axes}
+    positions = {e.attr for e in parts if e.op == "coordinate"} - first
+    return positions.intersection(c.program.axis_names("row"))
 
 
 def _membership(c: Context, axis: P.Axis) -> None:

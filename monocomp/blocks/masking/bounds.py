@@ -9,6 +9,7 @@ from monocomp import tile as P
 from monocomp.blocks import INT32, Expr, subexpressions
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import is_wide, tile, value, wide
+from monocomp.blocks.choices.moving import is_all_or_none
 from monocomp.blocks.masking.masks import any_of
 from monocomp.blocks.operations import (
     cast,
@@ -198,7 +199,7 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
         scalar = tile(c, e, ())
         return _Interval(scalar, scalar, is_value=True)
     match e.op:
-        case "local" if c.meaning(e).op in _MONOTONE:
+        case "local" if c.meaning(e).op in _MONOTONE or is_all_or_none(c.meaning(e), c.program):
             return _interval(c, c.meaning(e))
         case "coordinate" if c.program.axes[e.attr].role == "row":
             return _Interval(c.names.index("start", e.attr), c.names.index("last", e.attr))
@@ -223,6 +224,11 @@ def _interval(c: Context, e: P.Expr) -> _Interval:
         case "floordiv" if e.args[1].op == "number" and e.args[1].attr > 0:
             x = _interval(c, e.args[0])
             return _Interval(_quotient(c, e, x.least), _quotient(c, e, x.most))
+        case "where" if is_all_or_none(e, c.program):
+            test, every, none = c.meaning(e.args[0]), *(tile(c, a, ()) for a in e.args[1:])
+            x, y = (_interval(c, a) for a in test.args)
+            of_all, of_any = infix(test.attr, x.most, y.least), infix(test.attr, x.least, y.most)
+            return _Interval(where(of_all, every, none), where(of_any, every, none))
     layout = c.order(e.axes)
     return _read(c, tile(c, e, layout), layout)
 

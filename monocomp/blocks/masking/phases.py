@@ -35,7 +35,7 @@ from typing import Literal, TypeAlias
 
 from monocomp.blocks import Block
 from monocomp.blocks.choices.layouts import Layouts
-from monocomp.blocks.choices.moving import signs
+from monocomp.blocks.choices.moving import is_all_or_none, signs
 from monocomp.declarations.record import record
 from monocomp.tile import (
     Expr,
@@ -301,10 +301,22 @@ class Bounds:
         """True if there may be elements between the bounds of a block's rows that no row admits.
 
         Intervals that all begin, or all end, at the same element have no gaps, nor have those whose
-        ends grow by one from row to row.
+        ends grow by one from row to row, or whose first rows go on to the end.
         """
         varying = self.vary(segment.lower) and self.vary(segment.upper)
-        return varying and not (segment.masked or all(map(self._grows_by_one, segment.bounds)))
+        grow = all(map(self._grows_by_one, segment.lower))
+        return varying and not (segment.masked or (grow and all(map(self._reaches, segment.upper))))
+
+    def _reaches(self, bound: Expr) -> bool:
+        """True if a bound grows by one from row to row, or is the end for the first rows and 0 for
+        the others, or is the largest of such bounds."""
+        bound = self.meaning(bound)
+        if is_all_or_none(bound, self.program):
+            row, first = self.meaning(bound.args[0]).args
+            return not self.order(first.axes) and self._grows_by_one(row)
+        if bound.op == "maximum":
+            return all(map(self._reaches, bound.args))
+        return self._grows_by_one(bound)
 
     def _grows_by_one(self, bound: Expr) -> bool:
         """True if this is the same for all rows, or a coordinate plus such a value."""
@@ -341,15 +353,13 @@ class Bounds:
     def in_step(self, loop: Loop, runs_ahead: bool) -> bool:
         """True if the blocks that descriptors load in a loop may begin at multiples of `STEP`."""
         first, *others = loop.segments
-        if others:
-            return False
-        if first.masked or loop.is_backwards:
+        if not others and (first.masked or loop.is_backwards):
             return True  # pointers load what a mask chooses from
-        if not self.vary(first.lower):
+        if not others and not self.vary(first.lower):
             return self.divisor_of_lower(first) % STEP == 0
-        if runs_ahead and not self.may_have_gaps(first):
+        if runs_ahead and not any(map(self.may_have_gaps, loop.segments)):
             return True  # none slides: they begin at multiples of their own length
-        multiples = self.multiples(first)
+        multiples = None if others else self.multiples(first)
         return multiples is not None and all(x % STEP == 0 for x in multiples if isinstance(x, int))
 
     def multiples(self, segment: Segment) -> tuple[int | str, ...] | None:

@@ -57,12 +57,13 @@ SUPPORTED = (
 GRADIENTS = (
     *("attention", "causal", "gqa", "sliding_window", "softcap", "softmax_one", "dropout"),
     *("sigmoid_attention", "differential", "kl_divergence", "cross_entropy", "mla"),
+    *("sink_window", "prefix_lm", "varlen"),
 )
 # Programs with a size of a head of which a warpgroup cannot hold 64 rows.
 SHARED = (("attention_jvp", 256), ("differential", 256), ("attention", 512), ("causal", 512))
 # Programs whose gradients it supports in part: a kernel without products, or one whose blocks are
 # where a tile says, is in Triton.
-IN_PART = ("alibi", "cosine_attention", "learned_sink", "sink_window", "prefix_lm", "varlen")
+IN_PART = ("alibi", "cosine_attention", "learned_sink")
 # Bytes a thread, of programs that have 160 registers and keep 192 rows.
 SPILLED = {
     **{("dropout", 256): 96, ("sigmoid_attention", 256): 88},

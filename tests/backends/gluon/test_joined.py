@@ -24,7 +24,7 @@ from tests.backends.gluon.machine import Fault
 from tests.backends.gluon.test_dialect import in_gluon
 
 ROWS = 8  # of a warpgroup
-PARAMS = {"window": 70}
+PARAMS = {"window": 70, "sink": 4}
 
 
 @cache
@@ -108,7 +108,7 @@ def check(
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
-@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window"])
+@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window", "sink_window"])
 def test_meaning(name: str, run: Run) -> None:
     """They mean what their tile programs mean, whatever the order of events."""
     number, blocks, codes = emitted(name)
