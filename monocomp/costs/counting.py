@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 
 from monocomp import terms as T
@@ -224,6 +224,7 @@ class _Counter:
         self.seen: set[tuple[Term, tuple[Term, ...], str]] = set()
         self.depth = dict.fromkeys(indices, len(indices) - 1)  # how many are around an index
         self.walks: dict[Term, Walk] = {}  # the loops over indices that are open
+        self.determined: dict[Term, Term] = {}  # indices, by those of loops that filters equate
         self.tiles, self.inner = set[Term](), set[Term]()  # indices: held entirely, of inner loops
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
         self.operations = NO_OPERATION
@@ -323,9 +324,9 @@ class _Counter:
             if any(map(self._is_looped, path)) and not is_tile:
                 self.inner.update(opened)
         inner = (*path, *(i for i in opened if i not in path))
-        own = [i for i in inner if i in opened or i.name in fold.free]
-        times = product(self.extent(i.extent) for i in own)
-        times = times * self._repeats(i for i in path if i not in own)
+        self._determine(condition, inner, opened)
+        own = {*opened, *(i for i in inner if i.name in fold.free)}
+        times = self._times(inner, own)
         self._visit(condition, inner, scope)
         for part in self._products(fold, parts, opened):
             sides = self._sides(fold, part, opened)
@@ -348,6 +349,21 @@ class _Counter:
                 self.operands.setdefault(operand, []).append(position)
         if fold.attr.monoid is SE_PAIR:
             self._weigh(condition, parts[-1], inner, scope)
+
+    def _determine(self, condition: Term, path: tuple[Term, ...], opened: Iterable[Term]) -> None:
+        """Note the indices that a filter equates with what is computed of a fold's own: the
+        instances that have one value each share its elements out, as the bounds of loops say."""
+        for value, i in T.equal_ints(condition):
+            own = [x for x in opened if x.name in value.free]
+            is_read = any(t.op in T.READS for t in T.subterms(value))
+            if own and i in path and i.name in self.grid and not is_read:
+                self.determined[own[0]] = i
+
+    def _times(self, path: Iterable[Term], own: Collection[Term]) -> Amount:
+        """Return how often something is computed that varies with some indices of a path."""
+        path = self._independent(path)
+        repeats = self._repeats(i for i in path if i not in own)
+        return product(self.extent(i.extent) for i in path if i in own) * repeats
 
     def _carrier(self, fold: Term) -> Term | None:
         """Return the index along which a loop around a prefix carries it, if one does."""
@@ -412,7 +428,8 @@ class _Counter:
         size = product(self.extent(dim) for dim, position in pairs if position.op != "const")
         wide = not is_input and name not in self.outputs and t.kind == "float"
         width = STORED_BYTES if wide else ELEMENT_BYTES
-        self.moved += size * width * self._repeats(i for i in path if i.name not in t.free)
+        lacking = (i for i in self._independent(path) if i.name not in t.free)
+        self.moved += size * width * self._repeats(lacking)
         if is_input and all(a.op != "const" for a in t.args):
             self.reads.setdefault(name, set()).add(scope)
 
@@ -432,9 +449,7 @@ class _Counter:
         """Add operations on what varies with these indices, for each time that it is computed; a
         number is computed once."""
         if free and operations is not NO_OPERATION:
-            own = product(self.extent(i.extent) for i in path if i.name in free)
-            repeats = self._repeats(i for i in path if i.name not in free)
-            self.operations += operations * (own * repeats)
+            self.operations += operations * self._times(path, {i for i in path if i.name in free})
 
     # --- positions -----------------------------------------------------------------------
 
@@ -448,13 +463,20 @@ class _Counter:
     def _is_looped(self, i: Term) -> bool:
         return i not in self.base and i not in self.tiles
 
+    def _independent(self, path: Iterable[Term]) -> list[Term]:
+        """Return the indices of a path that no other one determines."""
+        path = list(path)
+        determined = {self.determined.get(i) for i in path}
+        return [i for i in path if i not in determined]
+
     def _repeats(self, lacking: Iterable[Term]) -> int:
         return math.prod(self.blocks(i, i in self.inner) for i in lacking)
 
     def _position(self, t: Term, path: tuple[Term, ...]) -> Place:
-        lacking = {i: self.blocks(i, i in self.inner) for i in path if i.name not in t.free}
+        independent = self._independent(path)
+        lacking = {i: self.blocks(i, i in self.inner) for i in independent if i.name not in t.free}
         repeats = math.prod(lacking.values())
-        own = product(self.extent(i.extent) for i in path if i.name in t.free)
+        own = product(self.extent(i.extent) for i in independent if i.name in t.free)
         times = own * repeats
         most = max(lacking, key=lambda i: lacking[i], default=None)
         number = times if isinstance(times, int) else 0

@@ -178,7 +178,7 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
             cut = cut | {i.name for i in opened}
         if not all(a & b <= cut for a, b in products):
             return False
-        waiting += [(t, cut, False) for t in _outer_folds(parts)]
+        waiting += [(t, cut, False) for t in outer_folds_of(parts)]
     return True
 
 
@@ -373,11 +373,12 @@ def share_few(
 
 def outer_folds(group: Iterable[Equation]) -> list[Term]:
     """Return the folds that are not inside another fold."""
-    return list(_outer_folds(tuple(e.body for e in group)))
+    return list(outer_folds_of(tuple(e.body for e in group)))
 
 
 @lru_cache(maxsize=4096)
-def _outer_folds(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
+def outer_folds_of(bodies: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Return the folds in terms that are not inside another fold."""
     folds: dict[Term, None] = {}
     seen: set[Term] = set()
     stack = list(bodies)

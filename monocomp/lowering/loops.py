@@ -193,7 +193,7 @@ class Loops(Values):
         )
         intervals = reversed(domain.intervals) if backwards else domain.intervals
         segments = tuple(map(self._segment, intervals))
-        scope = Scope(name, len(self.scopes), condition=condition, is_backwards=backwards)
+        scope = Scope(name, len(self.scopes), folds, condition=condition, is_backwards=backwards)
         self.scopes.append(scope)
         shown = tuple(formula(_visible(f), self.program.reader_names()) for f in folds)
         loop = Loop(self.axes[name], segments, [], scope.body, shown, backwards, self.origin)
@@ -206,8 +206,7 @@ class Loops(Values):
         self._draw(scope, elements)
         results = self._carried(body, bound, parts)
         for joined in self.joined:
-            beside = self.program.by_name[joined.beside].body
-            if any(_stands_alone(f, beside) for f in folds):
+            if len(joined.streamed) == scope.depth and self._is_in_loops_of(joined.beside):
                 self._add(body, joined)
         self.scopes.pop()
         parent.body.append(loop)
@@ -218,12 +217,26 @@ class Loops(Values):
                 result if result.op == "local" else self.let(parent, "position", result)
             )
 
+    def _is_in_loops_of(self, name: str) -> bool:
+        """True if the open loops are those of an equation, one in the other."""
+        parts = [self.program.by_name[name].body]
+        for scope in self.scopes[1:]:
+            folds = (f for f in scope.folds if any(_stands_alone(f, part) for part in parts))
+            parts = [part for f in folds for part in T.open_as(f, (str(scope.axis),))[1]]
+        return bool(parts)
+
     def _add(self, body: Body, joined: Joined) -> None:
         """Add to the sum of another equation what the kernel's rows come to for a block of the
         loop."""
-        e, axis = self.program.by_name[joined.name], body.loop.axis
-        here = {joined.streamed: T.index(axis.name, axis.extent)}
+        e, loops = self.program.by_name[joined.name], self.scopes[1:]
+        axes = [self.axes[str(scope.axis)] for scope in loops]
+        pairs = zip(joined.streamed, axes, strict=True)
+        here = {name: T.index(axis.name, axis.extent) for name, axis in pairs}
         _, (_, element) = T.open_as(T.substitute(e.body, here), (joined.rows,))
+        own = self.output_indices - {joined.rows, *(i.name for i in e.indices)}
+        for scope in loops[:-1]:
+            indices = {T.index(n, self.axes[n].extent) for n in own}
+            element = T.with_equal(element, scope.condition, indices)
         with self.computing(e.body, e.name):
             sides = [self.value(s) for s in sides_of(self, element, joined.rows)]
             sides = [s if self.is_load(s) else body.masked(s, 0.0) for s in sides]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ class Scope:
 
     axis: str | None
     depth: int
+    folds: Sequence[Term] = ()
     body: list[Statement] = field(default_factory=list)
     memo: dict[Term, Expr] = field(default_factory=dict)
     condition: Term = T.TRUE

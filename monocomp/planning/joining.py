@@ -17,13 +17,20 @@ processors and the cache: each block of rows adds to every F.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from monocomp import terms as T
 from monocomp.costs.holding import time_of
-from monocomp.costs.roles import kernel_groups, outer_folds, rows_of, sides_of_products
+from monocomp.costs.roles import (
+    kernel_groups,
+    outer_folds,
+    outer_folds_of,
+    rows_of,
+    sides_of_products,
+)
 from monocomp.planning.naming import NewNames
 from monocomp.planning.search import TOLERABLE
 from monocomp.planning.storing import read_by_all
@@ -90,21 +97,40 @@ def _joined(e: Equation, group: list[Equation]) -> Iterator[tuple[Term, Joined]]
     if e in group or len(folds) != 1 or not is_fold(folds[0], "sum") or e.body.kind != "float":
         return
     (f,) = folds
-    if len(sides_of_products(f)) != 1:
+    streamed = [i for i in e.indices if i not in known]
+    if len(sides_of_products(f)) != 1 or not f.free.issuperset(i.name for i in streamed):
         return
     for rows in (i for i in rows_of(group) if i.extent == f.attr.extents[0] and i not in e.indices):
-        (_, (condition, element)) = T.open_as(f, (rows.name,))
-        for streamed in (i for i in e.indices if i not in known and i.name in f.free):
-            others = {*e.indices} - {streamed}
-            for o in group if others <= known else ():
-                for g in outer_folds([o]):
-                    if not is_fold(g, "sum") or g.attr.extents != (streamed.extent,):
-                        continue
-                    (_, (same, own)) = T.open_as(g, (streamed.name,))
-                    products = _products(element)
-                    if same is condition and products and products <= _products(own):
-                        yield f, Joined("", o.name, streamed.name, rows.name)
-                        return
+        (_, parts) = T.open_as(f, (rows.name,))
+        others = rows_of(group) - {rows, *e.indices}  # which a filter has to give
+        for o in group:
+            for names, filters, (same, own) in _loops(o.body, streamed):
+                condition, element = (T.with_equal(t, filters, others) for t in parts)
+                products = _products(element)
+                has_same = same is condition and products and products <= _products(own)
+                if has_same and others <= _positions(element):
+                    yield f, Joined("", o.name, names, rows.name)
+                    return
+
+
+def _loops(
+    t: Term, indices: Collection[Term]
+) -> Iterator[tuple[tuple[str, ...], Term, tuple[Term, ...]]]:
+    """Yield the sums over all of these indices, one in the other: their names, what the outer ones
+    are filtered by, and condition and element of the last."""
+    for g, i in product(outer_folds_of((t,)), indices):
+        if is_fold(g, "sum") and g.attr.extents == (i.extent,) and i.name not in g.free:
+            (_, (condition, element)) = T.open_as(g, (i.name,))
+            if len(indices) == 1:
+                yield (i.name,), T.TRUE, (condition, element)
+            for names, filters, parts in _loops(element, [x for x in indices if x is not i]):
+                yield (i.name, *names), T.conjunction(condition, filters), parts
+
+
+def _positions(element: Term) -> set[Term]:
+    """Return the indices at which inputs are read: beyond them nothing is defined."""
+    reads = (t for t in T.subterms(element) if t.op in T.READS)
+    return {a for t in reads for a in t.args if a.op == "index"}
 
 
 def _products(element: Term) -> set[Term]:

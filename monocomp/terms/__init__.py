@@ -106,4 +106,5 @@ from monocomp.terms.walking import (
     subterms,
     transform,
     unnamed,
+    with_equal,
 )

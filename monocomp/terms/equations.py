@@ -58,19 +58,19 @@ class Slices:
 
 @record()
 class Joined:
-    """An equation whose sum the kernel of another one adds up in memory, as it goes over an index
+    """An equation whose sum the kernel of another one adds up in memory, as it goes over indices
     of the equation: what each block of its rows comes to.
 
     Attributes:
         name: of the equation.
         beside: an equation of the kernel.
-        streamed: the name of the index.
+        streamed: the names of the indices, that of the outer loop first.
         rows: the name of that of the rows, over which the equation sums.
     """
 
     name: str
     beside: str
-    streamed: str
+    streamed: tuple[str, ...]
     rows: str
 
 

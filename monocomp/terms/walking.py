@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from monocomp.terms.binders import free_indices, open_fold
 from monocomp.terms.constructors import Results, rebuild
 from monocomp.terms.folds import refold, substitute
 from monocomp.terms.leaves import index, stored
+from monocomp.terms.logic import equal_ints
 from monocomp.terms.nodes import Equation, Term
 
 
@@ -94,6 +95,13 @@ def replacing(old: Term, new: Term) -> Callable[[Term], Term]:
 def replace(t: Term, old: Term, new: Term) -> Term:
     """Replace every occurrence of a subterm, below binders in opened form."""
     return replacing(old, new)(t)
+
+
+def with_equal(t: Term, condition: Term, indices: Collection[Term]) -> Term:
+    """Return a term with some indices in place of what a condition equates with them."""
+    for old, new in equal_ints(condition):
+        t = replace(t, old, new) if new in indices else t
+    return t
 
 
 def mapping_refs(names: Iterable[str], f: Callable[[Term], Term]) -> Callable[[Term], Term]:

@@ -14,7 +14,7 @@ from monocomp.planning.plan import Plan
 from tests.backends.library_cases import CASES
 
 JOINED = ("attention", "causal", "sliding_window", "learned_sink", "dropout", "sigmoid_attention")
-JOINED += ("pair_bias", "shaw_values", "rms_norm")
+JOINED += ("pair_bias", "shaw_values", "rms_norm", "gqa")
 
 
 def results(kernel: mc.Kernel, plan: Plan, name: str) -> dict[str, Any]:

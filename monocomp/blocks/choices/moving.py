@@ -33,8 +33,8 @@ def signs(e: Expr, program: TileProgram) -> dict[str, int] | None:
 
 
 def is_all_or_none(e: Expr, program: TileProgram) -> bool:
-    """True if an int is an extent where a comparison for order holds, and 0 elsewhere: the end of an
-    interval of all elements, or of none."""
+    """True if an int is an extent where a comparison for order holds, and 0 elsewhere: the end of
+    an interval of all elements, or of none."""
     if e.op != "where":
         return False
     test, every, none = map(program.meaning, e.args)

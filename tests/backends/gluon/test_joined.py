@@ -71,7 +71,7 @@ def tensors(name: str, run: Run) -> Iterator[tuple[TileProgram, dict[str, Any], 
     """The kernels with all tensors, each after it has run."""
     kernel, plan = joined(name)
     random = np.random.default_rng(0)
-    sizes = {"b": 1, "h": 2, "q": run.q, "k": run.k, "d": run.d, "e": run.d}
+    sizes = {"b": 1, "h": 4, "g": 2, "q": run.q, "k": run.k, "d": run.d, "e": run.d}
     declared = kernel.declared
     extents = {declared.extent_of.get(e, e): n for e, n in sizes.items()}
     arrays = {
@@ -108,7 +108,7 @@ def check(
 
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
-@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window", "sink_window"])
+@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window", "sink_window", "gqa"])
 def test_meaning(name: str, run: Run) -> None:
     """They mean what their tile programs mean, whatever the order of events."""
     number, blocks, codes = emitted(name)
