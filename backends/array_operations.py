@@ -49,8 +49,8 @@ class Ops(Protocol):
         """Return an array that has the elements of another; None where they are not known yet."""
         return x
 
-    def chosen(self, condition: Array, x: Array) -> Array:
-        """Return an array that has the elements of another one where a condition holds."""
+    def chosen(self, x: Array, *conditions: Array) -> Array:
+        """Return an array that has the elements of another one where all conditions hold."""
         return x
 
     def unit(self, x: Array) -> Array:

@@ -331,6 +331,8 @@ class Interpreter:
         role = self.program.axes[e.attr[0]].role
         if self.inside is None or role == "whole":
             return value
+        around = () if self.around is None else (self.around,)
+        value = self.ops.chosen(value, self.inside, *around)
         unit = self.ops.full((1,) * len(self.dims), e.attr[1], e.kind)
         return self.ops.library.where(self.inside, value, unit)
 
@@ -404,20 +406,20 @@ class Interpreter:
     def _gather(
         self, name: str, tensor: Array, positions: list[Array], guard: Array | None
     ) -> Array:
-        """Read computed positions. What its guard rules out, or lies outside in unchecked mode, is
-        read as 0."""
+        """Read computed positions. What its guard rules out is read as 0; what lies outside in
+        unchecked mode is any element."""
         if self.checked:
             self._check(f"{name} is read", tensor.shape, positions, guard)
         if guard is not None:
-            positions = [self.ops.chosen(guard, p) for p in positions]
+            positions = [self.ops.chosen(p, guard) for p in positions]
         valid = [_inside(p, size) for p, size in zip(positions, tensor.shape, strict=True)]
-        safe = reduce(_both, valid if guard is None else (*valid, guard))
         if 0 in tensor.shape:  # there is no position at all
-            return self._where(safe, self._zero(self.program.inputs[name].kind))
+            return self._where(reduce(_both, valid), self._zero(self.program.inputs[name].kind))
         where = self.ops.library.where
         pairs = zip(valid, positions, strict=True)
         read = tensor[tuple(where(ok, p, self._zero("int")) for ok, p in pairs)]
-        return self._where(safe, self.ops.promote(read))
+        read = self.ops.promote(read)
+        return read if guard is None else self._where(guard, read)
 
     def _zero(self, kind: Kind) -> Array:
         return self.ops.full((1,) * len(self.dims), 0, kind)

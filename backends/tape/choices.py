@@ -59,7 +59,7 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         its = _mask(ops, condition, x.dtype, holds)
         edge = ops.map(("bound", number), partial(bound, number), its, takes_out=True)
         return ops.elementwise["maximum" if number > 0 else "minimum"](kept, edge)
-    is_zero = unguarded(condition, b).value.number == 0
+    is_zero = unguarded(b, condition).value.number == 0
     other = b if is_zero else _kept(ops, condition, b, False)
     return ops.elementwise["add"](_kept(ops, condition, a, True), other)
 

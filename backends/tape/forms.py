@@ -19,12 +19,11 @@ from typing import TypeAlias
 import torch
 
 from monocomp.backends.tape.axes import Axis, Joined, Place, joined, moved
+from monocomp.backends.tape.bounds import bounds, settled
 from monocomp.backends.tape.recorder import COMMUTATIVE, Shape, Value, contiguous_strides
-from monocomp.backends.tape.selections import bounds
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, in_order, is_strided, strided
 from monocomp.machine.cpu import CPU
 
-Bounds: TypeAlias = tuple[float, float]
 Part: TypeAlias = tuple[object, tuple[Axis, ...]]  # what is read, and along which axes
 _ROUNDINGS = 4  # of a number that is a product of others
 
@@ -88,11 +87,13 @@ def _labelled(
             places[place] = stride, size
             stride *= size
     lengths: dict[int, tuple[int, int]] = {}  # of dimensions
-    for (dim, _), (stride, size) in sorted(places.items()):
+    for (dim, step), (stride, size) in sorted(places.items()):
         first, count = lengths.get(dim, (stride, 1))
-        if stride != first * count:
+        if step != count or stride != first * count:
             return None
         lengths[dim] = first, count * size
+    if any(first and count != shape[d] for d, (first, count) in lengths.items()):
+        return None
     dims = {length: d for d, length in lengths.items() if length[0]}
     own = [(a.stride, a.size) for a in _axes_of(value, range(len(value.shape)))]
     if dims.keys() == {*own} and len(dims) == len(own):
@@ -187,7 +188,15 @@ def _shown(v: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
     """Return what a view shows, or a copy of one, and the same axes of that."""
     while v.made_by is not None and not _is_told_apart(v):
         base = v.made_by[1][0]
-        if not is_strided(v):
+        if (sizes := _repeated(v)) is not None:
+            dim, (count, times) = v.made_by[0][1], sizes
+            shape = (*base.shape[:dim], count, times, *base.shape[dim + 1 :])
+            steps = (*(own := _memory(base))[: dim + 1], 0, *own[dim + 1 :])
+            its = moved(axes, shape, contiguous_strides(shape), steps)
+            if its is None:
+                break
+            axes = its
+        elif not is_strided(v):
             if not v.is_contiguous or in_order(v) is None:
                 break
             its = moved(axes, base.shape, contiguous_strides(base.shape), _memory(base))
@@ -196,6 +205,23 @@ def _shown(v: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
             axes = its
         v = base
     return v, axes
+
+
+def _repeated(v: Value) -> tuple[int, int] | None:
+    """Return how many elements along a dimension of another value are read in turn, and how often
+    each, if a value is read so."""
+    key, operands = v.made_by or (None, ())
+    if not isinstance(key, tuple) or key[0] != "select" or not v.is_contiguous:
+        return None
+    base, *positions = operands
+    known = positions[0].known if len(positions) == 1 else None
+    if known is None or len(base.shape) != len(v.shape):
+        return None
+    count, total = base.shape[key[1]], v.shape[key[1]]
+    every = torch.arange(total, device=known.device)
+    if not count or total % count or not torch.equal(known.flatten(), every // (total // count)):
+        return None
+    return count, total // count
 
 
 def _named(v: Value, axes: Sequence[Axis]) -> Part:
@@ -235,7 +261,7 @@ def compared(ops: TileOps, name: str, a: Tile, b: Tile, compute: Callable[[], Ti
     key = name if name in ("eq", "ne") else "not negative"
     made = compute
     shape = tuple(max(m, n) if m and n else 0 for m, n in zip(a.shape, b.shape, strict=True))
-    is_settled = _settled(name, bounds(a), bounds(b))
+    is_settled = settled(name, bounds(a), bounds(b))
     if is_settled is not None:
         return ops.full(shape, is_settled, "bool")
     for factor in (sign, -sign) if key == name else (sign,):
@@ -245,16 +271,6 @@ def compared(ops: TileOps, name: str, a: Tile, b: Tile, compute: Callable[[], Ti
         constant, parts = linear.parts()
         made = _later(ops, (key, constant), parts, shape, made)
     return made()
-
-
-def _settled(name: str, a: Bounds, b: Bounds) -> bool | None:
-    """Return how all integers between bounds compare; None where that is not known."""
-    (least, most), (low, high) = (b, a) if name in ("gt", "ge") else (a, b)
-    if name in ("eq", "ne"):
-        return name == "ne" if most < low or high < least else None
-    if most < low or (name in ("le", "ge") and most == low):
-        return True
-    return False if high < least or (name in ("lt", "gt") and high == least) else None
 
 
 def _later(

@@ -10,13 +10,16 @@ and it is one that other kernels compute as well.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from monocomp.backends.tape.bounds import Bounds, bounds, settled
 from monocomp.backends.tape.recorder import Value
 from monocomp.backends.tape.tile import Source, Tile, common_shape, conjuncts
 
 
-def unguarded(condition: Tile, x: Tile) -> Tile:
-    """Return a tile without the guards that a condition implies: the same where that holds."""
-    return _Chosen(condition).of(x)
+def unguarded(x: Tile, *conditions: Tile) -> Tile:
+    """Return a tile without the guards that conditions imply: the same where these hold."""
+    return _Chosen(*conditions).of(x)
 
 
 def implies(condition: Tile, guard: Tile) -> bool:
@@ -43,14 +46,24 @@ def _lower(condition: Tile) -> tuple[Tile, Tile] | None:
 
 
 class _Chosen:
-    """Tiles whose elements are chosen where a condition holds."""
+    """Tiles whose elements are chosen where conditions hold."""
 
-    def __init__(self, condition: Tile) -> None:
-        self.dims = {*condition.dims}
-        self.facts = {_key(c) for c in conjuncts(condition)}
-        ordered = filter(None, map(_lower, conjuncts(condition)))
+    def __init__(self, *conditions: Tile) -> None:
+        self.dims = {d for c in conditions for d in c.dims}
+        facts = [c for condition in conditions for c in conjuncts(condition)]
+        self.facts = {*map(_key, facts)}
+        ordered = filter(None, map(_lower, facts))
         self.ordered = {(_key(low), _key(high)) for low, high in ordered}
         self._made: dict[int, tuple[Tile, Tile]] = {}
+        self.equal: dict[object, Bounds] = {}  # bounds of integers that others equal
+        self.equal.update(self._equations(facts))
+
+    def _equations(self, facts: Sequence[Tile]) -> Iterator[tuple[object, Bounds]]:
+        """Yield integers with the bounds of those that they equal."""
+        for c in facts:
+            if c.source is not None and c.source.name == "eq":
+                for x, other in (c.source.operands, c.source.operands[::-1]):
+                    yield _key(self.of(x)), bounds(other)
 
     def of(self, x: Tile) -> Tile:
         """Return the same tile where the condition holds."""
@@ -90,9 +103,13 @@ class _Chosen:
         source = guard.source
         if source is None:
             return False
-        if source.name == "and" or (source.name == "amax" and source.dim in self.dims):
-            return all(map(self.implies, source.operands))
-        return False
+        if source.name in ("lt", "le", "gt", "ge"):
+            limits = (self.equal.get(_key(x), bounds(x)) for x in source.operands)
+            return settled(source.name, *limits) is True
+        is_somewhere = source.name == "amax" and (
+            source.dim in self.dims or source.dim not in source.operands[0].dims
+        )
+        return (source.name == "and" or is_somewhere) and all(map(self.implies, source.operands))
 
 
 def _key(x: Tile) -> tuple[Value, tuple[int, ...]]:

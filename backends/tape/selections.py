@@ -17,8 +17,8 @@ from functools import reduce
 
 import torch
 
+from monocomp.backends.tape.bounds import bounds
 from monocomp.backends.tape.choices import replaced_infinities
-from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.recorder import Shape
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
@@ -249,21 +249,14 @@ class Elements:
         tensor = Tile(self.ops, x.value, range(len(x.dims)), x.value.shape)
         sizes = zip(x.dims, x.value.shape, strict=True)
         at = [self.offsets.get(d) or coordinates(self.ops, d, n, rank) for d, n in sizes]
-        return elements_at(self.ops, tensor, at)
+        made = self.ops.gather(tensor, tuple(at))
+        return Tile(self.ops, made.value, made.dims, made.shape)
 
 
 def coordinates(ops: TileOps, dim: int, size: int, rank: int) -> Tile:
     """Return the coordinates along a dimension."""
     count = torch.arange(size, device=ops.ops.device)
     return ops.constant(("arange", 0, size), count, (dim,), rank)
-
-
-def bounds(x: Tile) -> tuple[float, float]:
-    """Return the least element and the largest, as far as they are known."""
-    known = x.value.known
-    if known is None or not known.numel():
-        return x.value.root.bounds or (-math.inf, math.inf)
-    return int(known.min()), int(known.max())
 
 
 # --- elements added where they belong -----------------------------------------------------------

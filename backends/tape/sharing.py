@@ -50,13 +50,14 @@ def shared(
     every = [*before.recorder.inputs, *after.recorder.inputs], [*returned, *after.results]
     every_step = quotients.where_masked(needed(after.recorder.steps, *every))
     steps, same = normalised(needed(every_step, *every), every[1])
-    own, inputs, computed, gradients = (
+    bases = [*map(flat, before.results)]
+    own, inputs, computed, bases, gradients = (
         [same(v) for v in values]
-        for values in (before.recorder.inputs, inputs, before.results, after.results)
+        for values in (before.recorder.inputs, inputs, before.results, bases, after.results)
     )
     results = computed[:count]
     later, numbers = _reading(steps, results), own[len(first.tensors) :]
-    made = needed(steps, own, computed)
+    made = needed(steps, own, [*computed, *bases])
     of_numbers = made_of_numbers(made, numbers, computed)
     both = _shared(made, results, later, inputs, gradients, of_numbers)
     both = _fitting(both, later, inputs, gradients)

@@ -277,6 +277,22 @@ def is_strided(value: Value) -> bool:
     return value.made_by is not None and value.made_by[0] == ("strided", value.shape, value.strides)
 
 
+def viewed_alike(values: Sequence[Value], shape: Shape) -> tuple[Shape, list[Value]] | None:
+    """Return the strides of values, except numbers, that view all of others alike in a shape, and
+    these in their place; None if they do not: f(view x, view y) = view f(x, y)."""
+    views = {v for v in values if v.number is None}
+    bases = {v: v.made_by[1][0] for v in views if is_strided(v) and v.made_by is not None}
+    ways = {(v.strides, base.shape) for v, base in bases.items() if v.shape == shape}
+    is_all = all(
+        v.is_dense and base.is_contiguous and math.prod(base.shape) == math.prod(shape)
+        for v, base in bases.items()
+    )
+    if len(bases) < len(views) or len(ways) != 1 or not is_all:
+        return None
+    ((strides, _),) = ways
+    return None if strides is None else (strides, [bases.get(v, v) for v in values])
+
+
 def in_order(value: Value) -> Value | None:
     """Return what a value is a view of that has the same elements in the same order; None if it is
     no such view."""

@@ -31,6 +31,7 @@ from monocomp.backends.tape.tile import (
     moved,
     strided,
     swapped,
+    viewed_alike,
     viewed_strides,
 )
 from monocomp.declarations.vocabulary import Kind
@@ -95,8 +96,8 @@ class TapeOps(Ops):
     def known(self, x: Tile) -> torch.Tensor | None:
         return x.value.known
 
-    def chosen(self, condition: Tile, x: Tile) -> Tile:
-        return unguarded(condition, x)
+    def chosen(self, x: Tile, *conditions: Tile) -> Tile:
+        return unguarded(x, *conditions)
 
     def unit(self, x: Tile) -> Tile:
         known = x.value.known
@@ -155,7 +156,7 @@ class TapeOps(Ops):
         """Return an operation, element by element."""
         if name == "where":
             condition, chosen, other = operands
-            operands = condition, unguarded(condition, chosen), other
+            operands = condition, unguarded(chosen, condition), other
         if name == "sign":
             operands = (comparisons.of_sign(self, *operands),)
         made = self._computed(name, function, *operands)
@@ -216,6 +217,9 @@ class TapeOps(Ops):
 
         def compute() -> Tile:
             dims, values = self.aligned(operands)
+            inner = common_shape(*(v.shape for v in values))
+            viewed = viewed_alike(values, inner)
+            values = values if viewed is None else viewed[1]
             made = self.recorder.step(
                 key,
                 function,
@@ -225,6 +229,8 @@ class TapeOps(Ops):
                 takes_out=takes_out,
                 arguments=arguments,
             )
+            if viewed is not None:
+                made = strided(self.recorder, made, inner, viewed[0])
             return Tile(self, made, dims, shape)
 
         if key == "mul":

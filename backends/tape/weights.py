@@ -194,8 +194,13 @@ def _is_broadcast(shape: Shape, full: Shape) -> bool:
 
 def _is_masked(v: Value, mask: Value, readers: Mapping[Value, Sequence[Step]]) -> bool:
     """True if all that reads a value keeps it, or its products, where a mask is 1 at most."""
+    own = len(mask.shape)
     for s in readers.get(v, ()):
         name = None if s.result.made_by is None else s.result.made_by[0]
+        if in_order(s.result) is v and s.result.shape[-own:] == v.shape[-own:]:
+            if not _is_masked(s.result, mask, readers):
+                return False
+            continue
         if name not in ("keep", "mul") or s.result.shape != v.shape:
             return False
         kept = [k for k in map(kept_where, (s.result, *s.operands)) if k is not None]
