@@ -11,7 +11,7 @@ calls keep what they get and some numbers a row, unless that would be slow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import terms as T
@@ -22,13 +22,13 @@ from monocomp.costs.holding import WORTHWHILE, estimate
 from monocomp.declarations.records import Output
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.derivation import rule_sets
+from monocomp.display.formulas import Formula
 from monocomp.errors import LimitError, UnsupportedError, UsageError, did_you_mean
 from monocomp.extents.nominal import nominal_sizes
 from monocomp.extents.prefixes import prefix_of
-from monocomp.gradients.gradient import GradientPrograms
+from monocomp.gradients.gradient import Choice, GradientPrograms
 from monocomp.gradients.saving import Saved, as_logsumexp, is_logarithm
-from monocomp.gradients.stored_values import definitions_of, without_outputs
-from monocomp.gradients.trace import Choice
+from monocomp.gradients.stored_values import definitions_of
 from monocomp.planning.arranging import arrange
 from monocomp.planning.search import TOLERABLE, Budget
 from monocomp.rewriting.driver import OF_LOGITS
@@ -46,7 +46,7 @@ def choose(
     values: Sequence[Saved],
     sizes: Mapping[str, int],
     asked: Iterable[str] | None,
-    definitions: Iterable[Equation] = (),
+    definitions: Mapping[str, Equation],
 ) -> list[Choice]:
     """Return a choice for each output, and then for each value that may be saved.
 
@@ -56,50 +56,54 @@ def choose(
         values: by their final names.
         sizes: extents that are known, by representative.
         asked: what to save, by name; None where cost decides.
-        definitions: others that could be saved.
+        definitions: others that could be saved, by name.
 
     Raises:
         UsageError: a name is that of no output and no value, or of an input.
     """
     equations = [*outputs, *(v.equation for v in values)]
-    names = [e.name for e in equations]
-    shown = [program.shown(e.body) for e in equations]
+    shown = {e.name: program.shown(e.body) for e in equations}
     if asked is not None:
         own = _own_names(program, values)
-        wanted = [own.get(name, name) if name not in names else name for name in asked]
+        wanted = [own.get(name, name) if name not in shown else name for name in asked]
         for name in wanted:
-            if name in program.declared.inputs:
-                raise UsageError(
-                    f"'{name}' is an input, which gradients read as it is given",
-                    help=f"leave '{name}' out of what is saved",
-                )
-            if name not in names:
-                saved_as = dict(zip(names, shown, strict=True))
-                saved_as |= {e.name: program.shown(e.body) for e in definitions}
-                could = (f"{n} = {value}" for n, value in saved_as.items())
-                is_rounded = any(e.name == name and e.body.kind == "float" for e in program.outputs)
-                exact = (
-                    f"what weights are made of is read as it was summed: return {name}: accumulated"
-                )
-                raise UsageError(
-                    f"there is no value '{name}' to save",
-                    notes=("what can be saved:", *could) if saved_as else ("nothing can be saved",),
-                    help=exact if is_rounded else did_you_mean(name, [*saved_as]),
-                )
+            if name not in shown:
+                more = {n: program.shown(e.body) for n, e in definitions.items()}
+                raise _not_saved(program, name, shown | more)
         return [
             Choice(
-                e.name, value, e.name in wanted, "as asked for", is_logarithm=is_logarithm(e.body)
+                e.name,
+                shown[e.name],
+                e.name in wanted,
+                "as asked for",
+                is_logarithm=is_logarithm(e.body),
             )
-            for e, value in zip(equations, shown, strict=True)
+            for e in equations
         ]
     known = _sizes(program, sizes)
-    reasons = [(True, "as it is returned", False, False) for _ in outputs]
-    for v in values:
-        reasons.append((*_by_cost(program, v.equation, known), not is_logarithm(v.equation.body)))
+    running = "as both passes have to weigh by the same number"
+    reasons = {e.name: running if e.name in definitions else "as it is returned" for e in outputs}
     return [
-        Choice(name, value, *reason)
-        for name, value, reason in zip(names, shown, reasons, strict=True)
+        *(Choice(name, shown[name], True, reason) for name, reason in reasons.items()),
+        *(_by_cost(program, v.equation, known) for v in values),
     ]
+
+
+def _not_saved(program: Equations, name: str, could: Mapping[str, Formula]) -> UsageError:
+    """Say why a value cannot be saved, and which can."""
+    if name in program.declared.inputs:
+        return UsageError(
+            f"'{name}' is an input, which gradients read as it is given",
+            help=f"leave '{name}' out of what is saved",
+        )
+    is_rounded = any(e.name == name and e.body.kind == "float" for e in program.outputs)
+    exact = f"what weights are made of is read as it was summed: return {name}: accumulated"
+    values = (f"{n} = {value}" for n, value in could.items())
+    return UsageError(
+        f"there is no value '{name}' to save",
+        notes=("what can be saved:", *values) if could else ("nothing can be saved",),
+        help=exact if is_rounded else did_you_mean(name, [*could]),
+    )
 
 
 def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]:
@@ -124,16 +128,6 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     ]
 
 
-def with_reason(gradient: GradientPrograms, names: Collection[str]) -> GradientPrograms:
-    """Return the gradient with the reason for which these prefixes are saved."""
-    saved = gradient.saved.keys() & names
-    if not saved:
-        return gradient
-    reason = "as both passes have to weigh by the same number"
-    choices = (replace(c, reason=reason) if c.name in saved else c for c in gradient.choices)
-    return replace(gradient, choices=tuple(choices))
-
-
 def _is_running(e: Equation) -> bool:
     """True if an equation computes a prefix along one of its indices."""
     return any(
@@ -156,21 +150,6 @@ def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
     return {name: by_text[text] for name, text in returned.items() if text in by_text}
 
 
-def as_far_as_read(
-    program: Equations, names: Collection[str], gradient: GradientPrograms
-) -> GradientPrograms:
-    """Return the gradient of a program, from that of one which also returns some of its
-    definitions: of these it saves what is read."""
-    unread = {n for n in names if n not in gradient.saved}
-    reason = "as the gradients do not read it"
-    choices = (
-        replace(c, is_saved=False, reason=reason) if c.name in unread else c
-        for c in gradient.choices
-    )
-    forward = without_outputs(gradient.forward, unread)
-    return replace(gradient, program=program, forward=forward, choices=tuple(choices))
-
-
 def weighed(
     gradient: GradientPrograms,
     derive: Callable[[list[str]], GradientPrograms],
@@ -186,11 +165,8 @@ def weighed(
     kept = {c.name: c for c in gradient.choices}
     groups: dict[tuple[T.Term, ...], list[str]] = {}
     for c in gradient.choices:
-        if c.is_open and c.name in gradient.saved:
+        if c.is_open:
             groups.setdefault(gradient.saved[c.name].indices, []).append(c.name)
-        elif c.is_open:
-            reason = "as the gradients do not read it"
-            kept[c.name] = replace(c, is_saved=False, reason=reason, is_open=False)
     known = _sizes(gradient.program, sizes)
     tensors = tensor_sizes(gradient.program, known)
     best = gradient
@@ -254,14 +230,14 @@ def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
     return {e: max(n, 1) for e, n in nominal_sizes(program.declared, given).items()}
 
 
-def _by_cost(
-    program: Equations, value: Equation, sizes: Mapping[str, int]
-) -> tuple[bool, str, bool]:
-    """Say whether a value is saved, why, and whether this is to be weighed within the programs."""
+def _by_cost(program: Equations, value: Equation, sizes: Mapping[str, int]) -> Choice:
+    """Return the choice of a value by its own cost; any but a logarithm is weighed again within the
+    programs."""
+    shown, may_be_weighed = program.shown(value.body), not is_logarithm(value.body)
     size, tensors = elements(value.indices, sizes), tensor_sizes(program, sizes)
     if size > max(tensors):
         reason = f"as it is large: {size:.3g} elements, more than {max(tensors):.3g}"
-        return False, reason, False
+        return Choice(value.name, shown, False, reason, False, may_be_weighed)
     keeping = 2 * size * STORED_BYTES * BYTE_TIME
     alone = replace(
         program,
@@ -271,7 +247,8 @@ def _by_cost(
     computing = sum(k.cost.work for k in estimate(alone, sizes))
     reason = f"by cost: {keeping:.3g} to store and read it, {computing:.3g} to compute it"
     is_saved = computing > keeping
-    return is_saved, reason, is_saved and not is_logarithm(value.body)
+    is_open = is_saved and may_be_weighed
+    return Choice(value.name, shown, is_saved, reason, is_open, may_be_weighed)
 
 
 def _is_small(size: int, tensors: Sequence[int]) -> bool:

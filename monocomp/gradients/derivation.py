@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
@@ -18,12 +18,14 @@ from monocomp.display.formulas import Formula, call, chain, infix, listed, name
 from monocomp.gradients.laws import DEFINED, FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
-from monocomp.gradients.trace import Choice, Derived
 from monocomp.rewriting.driver import NAMING_LAW, Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition, formula
+
+if TYPE_CHECKING:
+    from monocomp.gradients.gradient import Choice, GradientPrograms
 
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
 _ADJOINTS = "adjoints", "each operation hands its adjoint on to its operands"
@@ -47,7 +49,7 @@ class GradientDerivation(Derivation):
     last_phases: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def made(cls, gradient: Derived) -> GradientDerivation:
+    def made(cls, gradient: GradientPrograms) -> GradientDerivation:
         """Make the derivation from what was done. Definitions that are saved, and what is
         differentiated by name, are results of the program that it starts from."""
         trace = gradient.trace
@@ -116,7 +118,7 @@ def _uses(numbers: Mapping[str, Sequence[int]]) -> tuple[Use, ...]:
     return tuple(Use(rule, tuple(n)) for rule, n in numbers.items())
 
 
-def _adjoints(program: Equations, gradient: Derived) -> Iterator[Step]:
+def _adjoints(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield each operation, with what it hands on."""
     names = program.reader_names()
     for position, (node, edges) in gradient.trace.visited:
@@ -129,7 +131,7 @@ def _adjoints(program: Equations, gradient: Derived) -> Iterator[Step]:
             yield Step(rule, law, (position,), before, after, program, program)
 
 
-def _choices(program: Equations, gradient: Derived) -> Iterator[Step]:
+def _choices(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield the values that may be saved."""
     for choice in gradient.choices:
         e = gradient.saved.get(choice.name)
@@ -139,7 +141,7 @@ def _choices(program: Equations, gradient: Derived) -> Iterator[Step]:
             yield compute_value_anew(program, choice)
 
 
-def _sums(program: Equations, gradient: Derived) -> Iterator[Step]:
+def _sums(program: Equations, gradient: GradientPrograms) -> Iterator[Step]:
     """Yield the gradients, after what several of them read."""
     known = gradient.equations.by_name
     named = [known[name] for name in gradient.trace.named if name in known]

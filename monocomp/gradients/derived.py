@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from monocomp import terms as T
 from monocomp.declarations.records import Declarations, Input, Output, by_representative
 from monocomp.errors import require_known
 from monocomp.gradients.centred_rows import about_means
 from monocomp.gradients.choosing import (
-    as_far_as_read,
     choose,
     is_far_cheaper,
     large_values,
     running_exponents,
     weighed,
-    with_reason,
 )
 from monocomp.gradients.definitions import (
     AdjointNames,
@@ -30,18 +27,17 @@ from monocomp.gradients.definitions import (
     names_needed,
     with_names,
 )
-from monocomp.gradients.gradient import GradientPrograms
-from monocomp.gradients.intermediates import Named, name_intermediates
+from monocomp.gradients.gradient import GradientPrograms, Named, Trace
 from monocomp.gradients.reading import Reading
 from monocomp.gradients.reverse import Adjoints, IndexNames, Node, transposed
 from monocomp.gradients.saving import candidates, is_logarithm, names_for
 from monocomp.gradients.stored_values import (
     StoredValues,
     definitions_of,
+    name_intermediates,
     returning,
     with_narrow,
 )
-from monocomp.gradients.trace import Choice, Trace
 from monocomp.machine.locking import BUILDING
 from monocomp.planning.naming import NewNames
 from monocomp.rewrites.centring import anchoring
@@ -93,51 +89,21 @@ def gradient(
         UnsupportedError: an aggregate has no derivative.
     """
     sizes = by_representative(program.declared, extents or {})
-    wanted = _wanted(program, wrt)
+    definitions = definitions_of(program)
     running = running_exponents(program, sizes) if save is None else []
-    defined = running or [n for n in dict.fromkeys(save or ()) if n in definitions_of(program)]
-    if defined:
-        programs = _returning(
-            program, defined, wanted, outputs, save, extents, plans, named, frames
-        )
-        return with_reason(as_far_as_read(program, defined, programs), running)
+    returned = running or [n for n in dict.fromkeys(save or ()) if n in definitions]
+    if returned and outputs is None:  # definitions have no derivative of their own
+        outputs = [e.name for e in program.outputs if e.body.kind == "float"]
+    start = returning(program, returned)
+    wanted = _wanted(program, wrt)
+    request = _Request(program, start, wanted, outputs, save, sizes, plans, frames or {})
     with BUILDING:
-        request = _Request(program, wanted, outputs, save, sizes, plans, frames or {})
-        if named is not None:
-            return request.chosen(request.normal(named), named)
-        programs = request.with_definitions()
-        large = large_values(programs, sizes)
-        if not large:
-            return programs
-        by_name = Named(tuple(large), programs.named.definitions)
-        kept = [
-            c.name for c in programs.choices if c.is_saved and c.name in programs.forward.by_name
-        ]
-        forward = with_narrow(programs.forward, large)
-        cotangents = [*programs.cotangents]
-        again = gradient(forward, wanted, cotangents, kept, extents, False, by_name, frames)
-        return replace(again, program=program, choices=programs.choices)
-
-
-def _returning(
-    program: Equations,
-    defined: Sequence[str],
-    wrt: Sequence[str],
-    outputs: Sequence[str] | None,
-    save: Sequence[str] | None,
-    *how: Any,
-) -> GradientPrograms:
-    """Return the gradient of a program that also returns definitions, which have no derivative
-    of their own."""
-    floats = [e.name for e in program.outputs if e.body.kind == "float"]
-    more = floats if outputs is None else outputs
-    returned = returning(program, defined)
-    programs = gradient(returned, wrt, more, save, *how)
-    # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
-    logarithms = [c.name for c in programs.choices if c.is_logarithm and not c.is_saved]
-    if logarithms and save is not None:
-        return gradient(returned, wrt, more, [*save, *logarithms], *how)
-    return programs
+        programs = request.programs(named)
+        # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
+        logarithms = [c.name for c in programs.choices if c.is_logarithm and not c.is_saved]
+        if returned and logarithms and save is not None:
+            programs = replace(request, save=[*save, *logarithms]).programs(named)
+        return programs
 
 
 @dataclass(frozen=True)
@@ -145,11 +111,14 @@ class _Request:
     """The gradients that are asked for, of which the one that costs least is searched.
 
     Attributes:
+        written: the program.
+        start: the program, which also returns definitions that may be saved.
         wrt: names of inputs and params.
         sizes: extents that are known, by representative.
     """
 
-    program: Equations
+    written: Equations
+    start: Equations
     wrt: Sequence[str]
     outputs: Sequence[str] | None
     save: Sequence[str] | None
@@ -157,9 +126,28 @@ class _Request:
     plans: bool
     frames: Mapping[str, str]
 
+    def programs(self, named: Named | None) -> GradientPrograms:
+        """Return the gradient, with large values that it saves by name."""
+        if named is not None:
+            return self.chosen(self.normal(named), named)
+        programs = self.with_definitions()
+        large = large_values(programs, self.sizes)
+        if not large:
+            return programs
+        forward, choices = with_narrow(programs.forward, large), programs.choices
+        again = replace(
+            self,
+            written=forward,
+            start=forward,
+            outputs=[*programs.cotangents],
+            frames=programs.frames,
+            save=[c.name for c in choices if c.is_saved and c.name in forward.by_name],
+        ).programs(Named(tuple(large), programs.named.definitions))
+        return replace(again, program=self.written, choices=choices)
+
     def normal(self, by_name: Named) -> Rewriter:
         """Return the program in normal form, with some values and definitions by name."""
-        rewriter = normalising(replace(self.program, kept=by_name.definitions or self.program.kept))
+        rewriter = normalising(replace(self.start, kept=by_name.definitions or self.start.kept))
         name_intermediates(rewriter, by_name.values)
         return rewriter
 
@@ -167,8 +155,7 @@ class _Request:
         self, normal: Rewriter, by_name: Named, save: Sequence[str] | None
     ) -> GradientPrograms:
         """Return the gradient that saves some values."""
-        how = self.outputs, save, self.sizes, by_name, self.frames
-        return _Derivation(self.program, normal, *how).gradient(self.wrt)
+        return _Derivation(replace(self, save=save), normal, by_name).gradient()
 
     def chosen(self, normal: Rewriter, by_name: Named) -> GradientPrograms:
         """Return the gradient that saves the values that cost least, where none are asked for."""
@@ -182,12 +169,12 @@ class _Request:
 
     def with_definitions(self) -> GradientPrograms:
         """Return the gradient, with definitions that are stored if that is far cheaper."""
-        none, fitting = Named(), kept(self.program, all_that_fit=True)
+        none, fitting = Named(), kept(self.start, all_that_fit=True)
         normal = self.normal(none)
         if not is_small(self.derived(normal, none, self.save).equations):
             normal = self.normal(Named(definitions=fitting))
         programs = self.chosen(normal, none)
-        definitions = fitting - {o.name for o in self.program.outputs}
+        definitions = fitting - {o.name for o in self.start.outputs}
         definitions -= normal.program.kept or frozenset()
         if definitions and self.plans:
             by_name = Named(definitions=definitions)
@@ -217,39 +204,28 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
 class _Derivation:
     """Differentiates the equations of a program, each after those that read it."""
 
-    def __init__(
-        self,
-        program: Equations,
-        normal: Rewriter,
-        outputs: Sequence[str] | None,
-        save: Sequence[str] | None,
-        sizes: Mapping[str, int],
-        by_name: Named,
-        frames: Mapping[str, str],
-    ) -> None:
-        self.written = program
+    def __init__(self, request: _Request, normal: Rewriter, by_name: Named) -> None:
+        self.request, self.by_name = request, by_name
+        self.written, self.frames = request.written, request.frames
         self.saved: dict[str, Equation] = {}
-        self.save, self.sizes = save, sizes
-        self.by_name = by_name
-        self.choices: list[Choice] = []
         self.program, self.steps = normal.program, normal.steps
         shown = {*normal.shown_names()}  # names whose terms are gone may be given again
         self.known = tuple(a for a in self.program.known if a.name in shown)
         self.new = NewNames(replace(self.program, known=self.known))
         self.fresh = IndexNames(self.program.declared.extent_of)
-        self.frames = frames
         self.weights: list[Equation] = []
-        self.cotangents: dict[str, str] = {}
-        for e in self.program.outputs:
-            is_wanted = outputs is None or e.name in outputs
-            if e.body.kind == "float" and is_wanted and e.name not in frames.values():
-                self.cotangents[e.name] = self.new(f"d{e.name}")
         floats = [e.name for e in self.program.outputs if e.body.kind == "float"]
-        for name in outputs or ():
+        for name in request.outputs or ():
             is_none = f"the program has no output '{name}' of kind float"
             require_known(name, floats, is_none, "outputs of kind float")
+        wanted = floats if request.outputs is None else request.outputs
+        frames = self.frames.values()
+        self.cotangents = {
+            name: self.new(f"d{name}") for name in floats if name in wanted and name not in frames
+        }
 
-    def gradient(self, wrt: Sequence[str]) -> GradientPrograms:
+    def gradient(self) -> GradientPrograms:
+        wrt = self.request.wrt
         gradients = {name: self.new(f"d{name}") for name in wrt}
         reading = self._reading()
         how = self.weights, self.cotangents.values(), self.new, self._position
@@ -290,9 +266,9 @@ class _Derivation:
             self.saved,
             self.cotangents,
             gradients,
-            tuple(self.choices),
+            tuple(c.as_far_as_read(self.saved, self.written) for c in self.choices),
             Trace(
-                self.written,
+                self.request.start,
                 tuple(self.steps),
                 tuple(self.adjoints.visited),
                 tuple(e.name for e in (*named, *definitions)),
@@ -324,9 +300,10 @@ class _Derivation:
         """Return the program with the values that it saves, in the dtype in which they are
         computed."""
         written = self.written
-        more = [e for e in self.saved.values() if e.name not in written.by_name]
-        outputs = (*written.declared.outputs, *(Output(e.name, "accumulated") for e in more))
-        declared = replace(written.declared, outputs=outputs)
+        returned = {o.name for o in written.declared.outputs}
+        outputs = (Output(n, "accumulated") for n in self.saved if n not in returned)
+        declared = replace(written.declared, outputs=(*written.declared.outputs, *outputs))
+        more = (e for e in self.saved.values() if e.name not in written.by_name)
         return replace(
             written, declared=declared, equations=(*written.equations, *more), as_written=None
         )
@@ -338,24 +315,18 @@ class _Derivation:
         name = index.name
         return order.index(name) if name in order else len(order), name
 
-    def _position_in_inputs(self, index: Term) -> tuple[int, tuple[int, str]]:
-        """Return the order of a saved value's indices: that in which inputs have them."""
-        dims = [d for i in self.program.declared.inputs.values() for d in i.dims]
-        name = index.name
-        return dims.index(name) if name in dims else len(dims), self._position(index)
-
     def _reading(self) -> Reading:
         """Choose which values are saved, and return what reads them."""
         values = []
         for s in candidates(self.program, self.fresh):
-            indices = tuple(sorted(s.equation.indices, key=self._position_in_inputs))
+            indices = tuple(sorted(s.equation.indices, key=self._position))
             equation = Equation(self._new_output(s.equation.name), indices, s.equation.body)
             frame = s.frame and Equation(self._new_output(s.frame.name), indices, s.frame.body)
             values.append(replace(s, equation=equation, frame=frame))
-        self.stored = StoredValues(self._with_values(), values)
-        others = definitions_of(self.written).values()
-        outputs = self.stored.outputs
-        self.choices = choose(self.program, outputs, values, self.sizes, self.save, others)
+        self.stored = StoredValues(self._with_values(), values, self.frames)
+        definitions = definitions_of(self.written)
+        how = self.request.sizes, self.request.save, definitions
+        self.choices = choose(self.program, self.stored.outputs, values, *how)
         kept = {c.name for c in self.choices if c.is_saved}
         return self.stored.reading(kept, self.by_name.values, self._weight)
 

@@ -122,23 +122,14 @@ class _Combined:
     def __init__(self, monoid: T.UserMonoid, left: Sequence[Term], right: Sequence[Term]) -> None:
         self.monoid = monoid
         names = (*monoid.fields, *(f"{f}'" for f in monoid.fields))
-        self.given = {T.param(n, "float"): v for n, v in zip(names, (*left, *right), strict=True)}
+        given = {T.param(n, "float"): v for n, v in zip(names, (*left, *right), strict=True)}
+        self._value = T.transform(given.get)
         self.values = [self._value(c) for c in monoid.combine]
-
-    def _value(self, t: Term) -> Term:
-        return _with_values(t, self.given)
 
     def derivative(self, field: str, name: str) -> Term:
         """Return the derivative of a field of the result with respect to a field of an operand."""
         combine = self.monoid.combine[self.monoid.fields.index(field)]
         return self._value(derivative(combine, T.param(name, "float")))
-
-
-def _with_values(t: Term, given: dict[Term, Term]) -> Term:
-    """Return a term with values for its parameters."""
-    if t in given:
-        return given[t]
-    return T.rebuild(t, tuple(_with_values(a, given) for a in t.args)) if t.args else t
 
 
 @lru_cache(maxsize=1024)

@@ -1,18 +1,85 @@
-"""A gradient as programs, with how they were derived."""
+"""A gradient as programs, with what was decided and done to derive it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from monocomp.gradients.intermediates import Named
-from monocomp.gradients.trace import Choice, Trace
+from monocomp.display.formulas import Formula
+from monocomp.gradients.reverse import Visit
+from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
 
 if TYPE_CHECKING:
     from monocomp.gradients.derivation import GradientDerivation
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value that may be saved, and what is decided of it.
+
+    Attributes:
+        name: under which it is, or would be, saved.
+        value: what it is.
+        is_saved: True if it is stored, and not computed anew.
+        reason: why.
+        is_open: True if it is to be weighed within the programs.
+        depends_on_sizes: True if other sizes may decide otherwise.
+        is_logarithm: True if it is the logarithm of a sum of weights.
+    """
+
+    name: str
+    value: Formula
+    is_saved: bool
+    reason: str
+    is_open: bool = False
+    depends_on_sizes: bool = False
+    is_logarithm: bool = False
+
+    def as_far_as_read(self, saved: Collection[str], program: Equations) -> Choice:
+        """Return what is decided where gradients read some values: a value that a program does not
+        return anyway is not saved for nothing."""
+        returned = {o.name for o in program.declared.outputs}
+        if not self.is_saved or self.name in saved or self.name in returned:
+            return self
+        reason = "as the gradients do not read it"
+        return replace(self, is_saved=False, reason=reason, is_open=False)
+
+    def __str__(self) -> str:
+        kept = "saved" if self.is_saved else "computed anew"
+        return f"{self.name} = {self.value}: {kept}, {self.reason}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A record of what was done to derive a gradient.
+
+    Attributes:
+        start: the program, which may also return values that it saves.
+        steps: those to its normal form.
+        visited: by equation, what was differentiated, in order.
+        named: the names of definitions that it was given.
+    """
+
+    start: Equations
+    steps: tuple[Step, ...]
+    visited: tuple[tuple[str, Visit], ...]
+    named: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """The values and definitions that are differentiated by name.
+
+    Attributes:
+        values: those that are saved, which are outputs of the program.
+        definitions: those of the program that are computed anew and stored.
+    """
+
+    values: tuple[str, ...] = ()
+    definitions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

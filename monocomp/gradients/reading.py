@@ -251,30 +251,7 @@ class Reading:
     def _product(self, kind: Kind, parts: Sequence[Term]) -> Term:
         """Return a product that does not ask for conditions without which a factor is 0."""
         conditions = frozenset().union(*map(self._needed, parts))
-        product = _where(T.mul(T.const(1, kind), *parts), conditions)
-        return self._beside_weights(product)
-
-    def _beside_weights(self, t: Term) -> Term:
-        """Return a product in which what exponentials are divided by stays with them in their
-        sum, as both may be too large for a float."""
-        divisor = next(filter(self.divides_weights, factors(t)), None)
-        total = next((f for f in factors(t) if _weighs(f)), None)
-        if divisor is None or total is None:
-            return t
-        opened, (condition, body) = T.open_fold(total)
-        total_of_shares = T.fold("sum", opened, condition, T.mul(body, divisor))
-        others = (f for f in factors(t) if f not in (divisor, total))
-        return T.mul(total_of_shares, *others)
-
-    def divides_weights(self, factor: Term) -> bool:
-        """True if a factor is a power of sums of exponentials, as they are read."""
-        if factor.op != "exp":
-            return False
-        read = {s for _, v in self.logarithms for s in T.subterms(v) if s.op in T.READS}
-        names = {T.name_of(s) for s in read}
-        leaves = [s for s in T.subterms(factor) if not s.args or s.op in T.READS]
-        others = (s for s in leaves if s.op not in ("const", "index"))
-        return all(s.op in T.READS and T.name_of(s) in names for s in others)
+        return _with_exponentials(_where(T.mul(T.const(1, kind), *parts), conditions))
 
     def _needed(self, t: Term) -> Conditions:
         """Return the conditions without which a term is 0."""
@@ -418,6 +395,19 @@ def _elements(total: Term) -> Iterator[tuple[tuple[Term, ...], Term]]:
                 yield (*T.conjuncts(condition), *where), element
         else:
             yield from (((), f) for f in factors(t) if f.op == "exp")
+
+
+def _with_exponentials(t: Term) -> Term:
+    """Take exponentials into the sum of exponentials that a product multiplies with them, as each
+    may be too large for a float."""
+    exponentials = [f for f in factors(t) if f.op == "exp"]
+    total = next((f for f in factors(t) if _weighs(f)), None)
+    if not exponentials or total is None:
+        return t
+    opened, (condition, body) = T.open_fold(total)
+    total_of_shares = T.fold("sum", opened, condition, T.mul(body, *exponentials))
+    others = (f for f in factors(t) if f not in exponentials and f is not total)
+    return T.mul(total_of_shares, *others)
 
 
 def _weighs(t: Term) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.declarations.records import Output
-from monocomp.gradients.digits import less_exponent, loses_digits
 from monocomp.gradients.reading import Reading, is_aggregate, is_exponential_sum, unmasked
 from monocomp.gradients.saving import (
     Saved,
@@ -16,12 +15,15 @@ from monocomp.gradients.saving import (
     as_logsumexp,
     is_given,
     is_logarithm,
+    less_exponent,
+    loses_digits,
     outer_aggregates,
 )
+from monocomp.rewriting.driver import Rewriter
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
-from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.monomials import factors
+from monocomp.terms.equations import Equation, Equations, in_order
+from monocomp.terms.monomials import addends, factors
 
 _WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
@@ -32,6 +34,7 @@ class StoredValues:
     Args:
         program: in normal form, with its outputs among its inputs.
         values: that may be saved, by their final names.
+        frames: outputs that are the logarithm of a sum less its largest exponent, with that.
 
     Attributes:
         outputs: those that may be read.
@@ -39,14 +42,23 @@ class StoredValues:
         frames: the maxima beside logarithms that may be read, by the names of these.
     """
 
-    def __init__(self, program: Equations, values: Sequence[Saved]) -> None:
+    def __init__(
+        self, program: Equations, values: Sequence[Saved], frames: Mapping[str, str]
+    ) -> None:
         self.program, self.values = program, values
         self.saved: dict[str, Equation] = {}
         self._given: dict[str, Equation] = {}
         self._named: dict[str, Equation] = {}  # outputs that equations read by name
         self._reading = Reading()
         self._kept: set[str] = set()
-        self._pairs = {v.equation.name: v for v in values if v.frame is not None}
+        by_name = program.by_name
+        self._pairs = {
+            name: Saved(by_name[name], a.args[0], by_name[frame])
+            for name, frame in frames.items()
+            for a in addends(by_name[name].body)
+            if is_logarithm(a)
+        }
+        self._pairs |= {v.equation.name: v for v in values if v.frame is not None}
         self._inside, added = aggregates_in_exponents(program)
         # A weight is the exponential of what is added up: of that no bit may be lost.
         self._wide = {o.name for o in program.declared.outputs if o.dtype in _WIDE}
@@ -56,13 +68,11 @@ class StoredValues:
             if e.body.kind == "float"
             and (e.name in self._wide or not (is_logarithm(e.body) or _is_told_in(added, e)))
         ]
-        returned = _pairs([e for e in self.outputs if e.name in self._wide])
         self._logits = {  # or weights
             e.name
             for e in self.outputs
             if e.name in self._wide and (_is_weight(e.body) or _is_told_in(self._inside, e))
         }
-        self._pairs = returned | self._pairs  # what is returned is read first
         self._frames = {v.frame.name: v.frame for v in self._pairs.values() if v.frame}
         self.frames = {n: v.frame.name for n, v in self._pairs.items() if v.frame}
         self._lossy = {
@@ -156,20 +166,6 @@ class StoredValues:
         return given
 
 
-def _pairs(outputs: Sequence[Equation]) -> dict[str, Saved]:
-    """By name the outputs that are the logarithm of a sum less its largest exponent, which is
-    another output."""
-    pairs = {}
-    for e in outputs:
-        logarithms = [a for a in T.addends(e.body) if is_logarithm(a)]
-        less = (T.neg(a) for a in T.addends(e.body) if a not in logarithms)
-        largest = T.add(T.ZERO, *less)
-        for frame in outputs if len(logarithms) == 1 else ():
-            if frame.body is largest and frame.indices == e.indices:
-                pairs[e.name] = Saved(e, logarithms[0].args[0], frame)
-    return pairs
-
-
 def _has_divisor(t: Term) -> bool:
     return any(s.op == "pow" and s.attr < 0 and s.folded for s in T.subterms(t))
 
@@ -214,15 +210,41 @@ def returning(program: Equations, names: Iterable[str]) -> Equations:
     return replace(program, declared=replace(program.declared, outputs=outputs))
 
 
-def without_outputs(program: Equations, names: Collection[str]) -> Equations:
-    """Return the program that does not return some of its outputs."""
-    outputs = tuple(o for o in program.declared.outputs if o.name not in names)
-    return replace(program, declared=replace(program.declared, outputs=outputs))
-
-
 def with_narrow(forward: Equations, names: Collection[str]) -> Equations:
     """Return a program that saves some values in the dtype of its results, which products take."""
     declared = forward.declared
     narrow = {n: Output(n, like=declared.deciding) for n in names}
     outputs = tuple(narrow.get(o.name, o) for o in declared.outputs)
     return replace(forward, declared=replace(declared, outputs=outputs))
+
+
+def name_intermediates(rewriter: Rewriter, names: Iterable[str]) -> None:
+    """Let equations read outputs that they compute, which come to definitions that stay.
+
+        Y[q,e]  = sum[k](softmax[k](S[q,k]) * V[k,e])        Y is saved
+        O[q,e]  = silu(G[q,e]) * Y[q,e]
+
+        dY[q,e] = silu(G[q,e]) * dO[q,e]                     is stored once
+        D[q]    = sum[e](Y[q,e] * dY[q,e])                   and so is what rows of it come to
+        dV[k,e] = sum[q](P[q,k] * dY[q,e])
+
+    Inlined, what `O` makes of `Y` would be differentiated within the sums over k, and computed
+    again for each block of keys, in loops that have no room for it.
+    """
+    program = rewriter.program
+    for e in [program.by_name[name] for name in names]:
+        program = rewriter.program
+        reading = Reading()
+        reading.know(e, T.ref(e.name, e.indices, "float"), is_exact=False)
+        changed = {o.name: o for o in program.equations}
+        for other in program.equations:
+            body = other.body
+            if other.name != e.name:
+                body = reading(body)
+            if body is not other.body:
+                changed[other.name] = Equation(other.name, other.indices, body)
+        users = [n for n, o in changed.items() if o is not program.by_name[n]]
+        if users:
+            after = replace(program, equations=in_order([*changed.values()]))
+            shown = partial(program.shown, e.body), partial(program.shown_names, e)
+            rewriter.name("name_intermediate", users, *shown, after)
