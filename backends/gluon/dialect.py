@@ -56,7 +56,7 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
     """Return the names taken by a kernel's functions, and by layouts and variables in them."""
     pairs = product(program.axes, program.axes, (False, True))
     layouts = {layout_name(B.Registers((a, b), in_rows=rows)) for a, b, rows in pairs}
-    rows = {f"ROWS_{a.upper()}" for a in program.axes}
+    rows = {f"{kind}_{a.upper()}" for a in program.axes for kind in ("ROWS", "LAYOUT")}
     parts = {f"{kernel}_consumer", f"{kernel}_producer"}
     own = {"STAGES", "GROUPS", "GROUP", "TURNS", "WIDTH", "ITEMS", "n", "rings"}
     return {*layouts, *rows, *parts, *own, *ITEM_NAMES}

@@ -10,12 +10,14 @@ from monocomp.blocks.passes.persistence import persist
 from monocomp.blocks.passes.pipeline import pipeline
 from monocomp.blocks.passes.registers import place
 from monocomp.blocks.passes.skew import skew
+from monocomp.blocks.passes.spanning import span
 from monocomp.blocks.passes.specialisation import specialise
 from monocomp.blocks.passes.turns import take_turns
 
 UNPRINTED = Dialect(
     "gluon",
     passes={
+        "span": span,
         "cross": cross,
         "skew": skew,
         "persist": persist,

@@ -21,8 +21,7 @@ from monocomp.machine.gpus import HOPPER
 
 def layout_name(at: B.Registers) -> str:
     """Return the name of where tiles along two axes lie."""
-    a, b = at.tile
-    return f"{'ROWS' if at.in_rows else 'LAYOUT'}_{a.upper()}_{b.upper()}"
+    return "_".join(["ROWS" if at.in_rows else "LAYOUT", *(a.upper() for a in at.tile)])
 
 
 # The ring through which items are told.
@@ -70,7 +69,7 @@ class GluonPrinter(Printer):
         consumer = self._part("consumer", self._consumer, [f"{GROUP.attr}: gl.constexpr"])
         self.out += ["", ""]
         self.is_producer = True
-        producer = self._part("producer", partial(self._body, p.producer.body, 1))
+        producer = self._part("producer", partial(self._placed_body, p.producer.body))
         self.is_producer = False
         self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._memory()
@@ -103,9 +102,13 @@ class GluonPrinter(Printer):
         for s in p.body[: len(p.divided)]:
             self._statement(s, 1)
         self._put("WIDTH: gl.constexpr = gl.num_warps() // 4  # warpgroups of the same rows", 1)
-        for at in tiles(p):
+        self._placed_body(p.body[len(p.divided) :])
+
+    def _placed_body(self, body: B.Body) -> None:
+        """Put statements after the layouts of their tiles."""
+        for at in tiles(body):
             self.out += fit(f"{layout_name(at)}: gl.constexpr = ", self._layout(at), "", 1)
-        self._body(p.body[len(p.divided) :], 1)
+        self._body(body, 1)
 
     def _memory(self) -> None:
         """Put what allocates rings and their barriers."""
@@ -442,6 +445,8 @@ class GluonPrinter(Printer):
 
     def _layout(self, at: B.Registers) -> str:
         """Return the layout of tiles, as four warps hold the rows, or as often four columns."""
+        if len(at.tile) == 1:
+            return self._call("BlockedLayout", "[1]", "[32]", "[gl.num_warps()]", "[0]")
         columns = self._length(at.tile[1])
         if at.in_rows:  # 8 elements of 16 bits are 16 bytes
             threads = f"min({columns} // 8, 32)"

@@ -112,6 +112,11 @@ class BlockProgram:
     rows: Mapping[str, Rows] = field(default_factory=dict)
     maps: tuple[BlockProgram, ...] = ()
 
+    @property
+    def spanning(self) -> frozenset[str]:
+        """Return the axes of all rows of an instance, beside those of rows that are divided."""
+        return frozenset(a for a, axis in self.axes.items() if axis.name != a)
+
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement; first the functions that it
         calls."""

@@ -97,9 +97,10 @@ class Reduction:
 @record()
 class Registers:
     """The layout of a tile: as the result of a product along two axes does, or as memory has it, so
-    that a thread has neighbours in a row; a vector as that would without one of its dimensions."""
+    that a thread has neighbours in a row; a vector as that would without one of its dimensions, or
+    of one axis alone."""
 
-    tile: tuple[str, str]
+    tile: tuple[str, ...]
     dim: int | None = None
     in_rows: bool = False
 

@@ -69,6 +69,9 @@ class _Division:
         self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
+        whiles = [s for s in statements if isinstance(s, B.While)]
+        # What a stretch of blocks follows from, which is one of all rows.
+        self.stretches = {t.attr for s in B.walk(tuple(whiles)) for t in B.targets(s)}
         self.meet = any(isinstance(s, B.Meet) for s in statements)  # those without rows as well
         self.taken = {t.attr for s in statements for t in B.targets(s)}
         self.taken |= {a.name.attr for a in program.arguments}
@@ -106,6 +109,10 @@ class _Division:
                     start = infix("+", target, infix("*", GROUP, length))
                     yield B.Assign((first,), start, s.origin)
                     self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
+            case B.While():
+                yield B.inside(B.with_roots(s, self._of_all), self.body)
+            case B.Assign() | B.Load() if self._is_of_all(*B.targets(s)):
+                yield B.with_roots(s, self._of_all)
             case B.Assign(targets=(target,)):
                 if target.attr in self.common:
                     yield replace(s, targets=(self._of_all(target),), value=self._of_all(s.value))
@@ -123,7 +130,7 @@ class _Division:
         for s in statements:
             match s:
                 case B.Assign(targets=(B.Expr(layout=()) as target,)):
-                    is_new = target.attr not in names | of_blocks
+                    is_new = target.attr not in names | of_blocks | self.stretches
                     if is_new and not names.isdisjoint(s.value.read_names):
                         names.add(target.attr)
                         yield target
@@ -176,6 +183,12 @@ class _Division:
         if isinstance(s, B.Take | B.Clear):
             return B.with_roots(s, self._of_all)
         return B.with_roots(s, lambda e: B.renamed(e, self.own))
+
+    def _is_of_all(self, target: B.Expr) -> bool:
+        """True if a value is that of all rows."""
+        if target.layout:
+            return self.program.spanning.issuperset(target.layout)
+        return target.attr in self.stretches
 
     def _of_all(self, e: B.Expr) -> B.Expr:
         return B.renamed(e, self.common)

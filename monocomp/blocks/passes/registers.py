@@ -25,14 +25,21 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: for what needs other positions than products have.
     """
-    return replace(program, body=_Placer(program).body(program.body))
+    body, producer = _placed(program, program.body), program.producer
+    if producer is not None:
+        producer = replace(producer, body=_placed(program, producer.body))
+    return replace(program, body=body, producer=producer)
 
 
-def tiles(program: B.BlockProgram) -> list[B.Registers]:
+def _placed(program: B.BlockProgram, body: B.Body) -> B.Body:
+    return _Placer(replace(program, body=body)).body(body)
+
+
+def tiles(body: B.Body) -> list[B.Registers]:
     """Return where tiles lie."""
     layouts: dict[B.Registers, None] = {}
-    shared = _shared(program)
-    for s in B.walk(program.body):
+    shared = _shared(body)
+    for s in B.walk(body):
         for e in B.roots(s):
             for x in B.subexpressions(e):
                 if isinstance(x.attr, B.Registers):
@@ -44,9 +51,9 @@ def tiles(program: B.BlockProgram) -> list[B.Registers]:
     return list(layouts)
 
 
-def _shared(program: B.BlockProgram) -> set[str]:
+def _shared(body: B.Body) -> set[str]:
     """Return the tiles in shared memory."""
-    return {s.target.attr for s in B.walk(program.body) if isinstance(s, B.Take | B.Put)}
+    return {s.target.attr for s in B.walk(body) if isinstance(s, B.Take | B.Put)}
 
 
 def _positions(program: B.BlockProgram) -> dict[str, B.Expr]:
@@ -76,9 +83,9 @@ def _is_position(e: B.Expr, positions: Set[str]) -> bool:
 
 class _Placer:
     def __init__(self, program: B.BlockProgram) -> None:
-        self.shared = _shared(program)
+        self.shared = _shared(program.body)
         self.positions = _positions(program)
-        self.vectors: dict[str, B.Registers] = {}
+        self.vectors = {axis: B.Registers((axis,)) for axis in program.spanning}
         values = (x for s in B.walk(program.body) for e in B.roots(s) for x in B.subexpressions(e))
         tiles = [x for x in values if len(x.layout) == 2 and x.attr not in self.shared]
         for x in sorted(tiles, key=lambda x: x.op != "dot"):

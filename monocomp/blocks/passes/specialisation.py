@@ -29,7 +29,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     told = _told(program.body)
     producer = needed(without(_telling(program.body, told), used | B.Comment))
     for s in B.walk(producer):
-        if any(t.layout for t in B.targets(s)):
+        if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
     consumer = needed(without(_learning(program.body, told), B.Give | B.Comment))
     return replace(program, body=_cleared(consumer), producer=B.Producer(producer))
