@@ -55,7 +55,9 @@ def tile(x: Any) -> Any:
 def converted(x: Any, dtype: type) -> Any:
     if isinstance(x, np.ndarray) or dtype is np.uint32:
         return tile(np.asarray(x).astype(dtype))
-    return int(x) if dtype is np.int64 else np.float64(x)  # whose quotient by 0 is infinite
+    return (
+        int(x) if np.dtype(dtype).kind == "i" else np.float64(x)
+    )  # whose quotient by 0 is infinite
 
 
 def divided(a: Any, b: Any) -> Any:
@@ -242,7 +244,7 @@ def language(machine: Machine) -> dict[str, Any]:
         **dict.fromkeys(layouts, lambda *args, **named: None),
         NVMMASharedLayout=SimpleNamespace(get_default_for=lambda shape, dtype: None),
         **{n: of(getattr(np, n)) for n in ("maximum", "minimum", "where", "exp2", "log", "abs")},
-        **{n: of(getattr(np, n)) for n in ("max", "sum", "expand_dims", "floor")},
+        **{n: of(getattr(np, n)) for n in ("max", "min", "sum", "expand_dims", "floor")},
         constexpr=object,
         **dict.fromkeys(("int32", "int64"), np.int64),
         **{"uint32": np.uint32, "float32": np.float64},
