@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import linecache
+import math
 import os
 import sys
 import threading
@@ -66,6 +67,9 @@ from monocomp.terms.equations import Equations
 from monocomp.tile import FRAGMENTS, TileProgram
 
 Emit = Callable[[Sequence[Schedule]], Module]
+Tensors: TypeAlias = Mapping[str, torch.Tensor]
+Params: TypeAlias = Mapping[str, Any]
+Sizes: TypeAlias = Mapping[str, int]
 Signature: TypeAlias = tuple[torch.device, tuple[torch.dtype, ...], tuple[tuple[str, int], ...]]
 _INTERPRETED_FLOPS = 1 << 40  # the torch backend takes about a second for these
 _LOCK = threading.Lock()
@@ -108,7 +112,7 @@ class _Loader(SourceFileLoader):
         super().__init__(name, path)
         self.source = source
 
-    def path_stats(self, path: str | PathLike[str]) -> Mapping[str, Any]:
+    def path_stats(self, path: str | PathLike[str]) -> Params:
         raise OSError("bytecode is neither read nor written")
 
     def get_data(self, path: str | PathLike[str]) -> bytes:
@@ -150,11 +154,7 @@ class TritonRunner:
         self._rivals: dict[Signature, Mapping[int, Rivals]] = {}
 
     def __call__(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
-        varying: Sequence[str] = (),
+        self, inputs: Tensors, params: Params, extents: Sizes, varying: Sequence[str] = ()
     ) -> tuple[Ran, tuple[torch.Tensor, ...], Plan | None]:
         """Return what has run, the outputs, in the program's order, and how to repeat the call.
 
@@ -207,8 +207,8 @@ class TritonRunner:
 
     def _call(
         self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
+        inputs: Tensors,
+        params: Params,
         choice: Choice,
         varying: Sequence[str] = (),
         empty: Empty | None = None,
@@ -221,8 +221,8 @@ class TritonRunner:
 
     def _plan(
         self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
+        inputs: Tensors,
+        params: Params,
         choice: Choice,
         varying: Sequence[str] = (),
         empty: Empty | None = None,
@@ -233,19 +233,14 @@ class TritonRunner:
         target = PlanTarget(module.program, loaded, device, self.precision, empty)
         return Evaluation(module.program, target, inputs, params, configs, varying).plan()
 
-    def repeated(self, inputs: Mapping[str, torch.Tensor], params: Mapping[str, Any]) -> Repeated:
+    def repeated(self, inputs: Tensors, params: Params) -> Repeated:
         """Return what repeats a call with other schedules."""
         given, values = (inputs, params), (*inputs.values(), *params.values())
         return Repeated(partial(self._call, *given), partial(self._plan, *given), values)
 
     # --- schedules --------------------------------------------------------------------
 
-    def schedules(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
-    ) -> Choice:
+    def schedules(self, inputs: Tensors, params: Params, extents: Sizes) -> Choice:
         """Return the schedules for a call: remembered, measured if calls are to measure, or those
         that come first."""
         signature = self.signature(inputs, extents)
@@ -257,12 +252,7 @@ class TritonRunner:
                     self._chosen[signature] = choice
         return choice
 
-    def _choose(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
-    ) -> Choice:
+    def _choose(self, inputs: Tensors, params: Params, extents: Sizes) -> Choice:
         budget = budget_of_calls()
         schedules = self._recall(inputs, extents, raced=budget is RACE)
         is_captured = is_capturing(next(iter(inputs.values())).device)
@@ -275,9 +265,9 @@ class TritonRunner:
 
     def tune(
         self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
+        inputs: Tensors,
+        params: Params,
+        extents: Sizes,
         *,
         seconds: float = SEARCH.seconds,
         candidates: int = SEARCH.candidates,
@@ -301,9 +291,9 @@ class TritonRunner:
 
     def _search(
         self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
+        inputs: Tensors,
+        params: Params,
+        extents: Sizes,
         budget: Budget,
         progress: Progress = lambda *_: None,
     ) -> Tuning:
@@ -327,7 +317,7 @@ class TritonRunner:
             self._chosen[signature], self._rivals[signature] = tuning.schedules, tuning.rivals
         return tuning
 
-    def forms(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> list[Forms]:
+    def forms(self, inputs: Tensors, extents: Sizes) -> list[Forms]:
         """Return the schedules that each kernel may have."""
         floats = {n: t for n, t in inputs.items() if t.is_floating_point()}
         sizes = widths(self.program.declared, dtypes_by_name(floats))
@@ -342,23 +332,23 @@ class TritonRunner:
             for k in self.kernels
         ]
 
-    def may_add(self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]) -> bool:
-        """True if kernels that add up the sums of others have a form in a language for that, and
-        calls measure which languages are fastest."""
-        sizes = packed_extents(self.program, extents)
-        forms = zip(self.kernels, self.forms(inputs, sizes), strict=True)
+    def milliseconds(self, inputs: Tensors, params: Params, extents: Sizes) -> float:
+        """Return what a call takes, as calls measure it: infinity where they do not, or where a
+        kernel that adds up the sums of others has no form in a language for that."""
+        tensors, extents = elements(inputs), packed_extents(self.program, extents, params)
+        forms = zip(self.kernels, self.forms(tensors, extents), strict=True)
         adding = [each for k, each in forms if any(o.dtype == FRAGMENTS for o in k.outputs)]
-        return budget_of_calls() is not None and all(each.may_add for each in adding)
+        if budget_of_calls() is None or not all(each.may_add for each in adding):
+            return math.inf
+        self.schedules(tensors, params, extents)
+        entry = remembered.recall(self.situation(tensors, extents))
+        return math.inf if entry is None else entry.milliseconds
 
-    def signature(
-        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
-    ) -> Signature:
+    def signature(self, inputs: Tensors, extents: Sizes) -> Signature:
         device = next(iter(inputs.values())).device
         return device, tuple(t.dtype for t in inputs.values()), self._buckets(extents)
 
-    def situation(
-        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
-    ) -> remembered.Situation:
+    def situation(self, inputs: Tensors, extents: Sizes) -> remembered.Situation:
         passes = (name for dialect in self.dialects for name in dialect.passes)
         text = "\n\n".join([*map(str, self.kernels), *passes])
         dtypes = sorted((n, str(t.dtype).removeprefix("torch.")) for n, t in inputs.items())
@@ -371,7 +361,7 @@ class TritonRunner:
             sizes=self._buckets(extents),
         )
 
-    def _buckets(self, extents: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    def _buckets(self, extents: Sizes) -> tuple[tuple[str, int], ...]:
         """Return the sizes that share their schedules, as the longest of these."""
         return tuple(
             sorted(
@@ -380,9 +370,7 @@ class TritonRunner:
             )
         )
 
-    def _recall(
-        self, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int], *, raced: bool
-    ) -> Choice | None:
+    def _recall(self, inputs: Tensors, extents: Sizes, *, raced: bool) -> Choice | None:
         """Return what is remembered, also of races if `raced`, if these kernels can have it."""
         if not is_on_gpu(inputs):
             return None
@@ -395,9 +383,7 @@ class TritonRunner:
         self._rivals[self.signature(inputs, extents)] = entry.rivals
         return entry.schedules
 
-    def _others(
-        self, chosen: Choice, inputs: Mapping[str, torch.Tensor], extents: Mapping[str, int]
-    ) -> Iterator[Choice]:
+    def _others(self, chosen: Choice, inputs: Tensors, extents: Sizes) -> Iterator[Choice]:
         """Yield schedules to take where one turns out to need more than there is: those in the
         first language, which may be what is lacking, and other candidates."""
         forms = self.forms(inputs, extents)
@@ -409,10 +395,7 @@ class TritonRunner:
             yield tuple(o[min(n, len(o) - 1)] for o in options)
 
     def _expected(
-        self,
-        inputs: Mapping[str, torch.Tensor],
-        params: Mapping[str, Any],
-        extents: Mapping[str, int],
+        self, inputs: Tensors, params: Params, extents: Sizes
     ) -> tuple[torch.Tensor, ...] | None:
         """Return the results of the torch backend, in float32; None where that would take long."""
         known = {**extents, **dict.fromkeys((e for k in self.kernels for e in k.splits), 1)}
@@ -425,7 +408,7 @@ class TritonRunner:
             return None
 
 
-def elements(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def elements(inputs: Tensors) -> dict[str, torch.Tensor]:
     """Return inputs without gradients, with the elements that memory has."""
     return {n: t.detach().resolve_neg() for n, t in inputs.items()}
 
@@ -438,11 +421,11 @@ def budget_of_calls() -> Budget | None:
     return SEARCH if mode == "1" else RACE
 
 
-def is_on_gpu(inputs: Mapping[str, torch.Tensor]) -> bool:
+def is_on_gpu(inputs: Tensors) -> bool:
     return next(iter(inputs.values())).device.type == "cuda" and not interpreted()
 
 
-def device_of(dialect: Dialect, inputs: Mapping[str, torch.Tensor]) -> torch.device:
+def device_of(dialect: Dialect, inputs: Tensors) -> torch.device:
     """Return the device of inputs that kernels can run on.
 
     Raises:
