@@ -75,7 +75,8 @@ def compile(
         checked: test every computed subscript at run time (backends torch and numpy).
         tf32: let float32 products use the tf32 units (backend triton).
         deterministic: let results have the same bits each time. Otherwise kernels in Gluon may add
-            to memory in any order what others would compute once more, as those of gradients do.
+            to memory in any order what others would compute once more, as those of gradients do
+            where a first call has measured that to be faster.
         name: the kernel's name; a file's stem by default.
         monoids: what `mc.monoid` made, for the program to use by name; a monoid that the
             program declares itself wins.
