@@ -114,7 +114,6 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     the gradient of L as they do in the reals.
     """
     sizes = _sizes(program, known)
-    tensors = tensor_sizes(program, sizes)
     prefixes = {n: e for n, e in definitions_of(program).items() if _is_running(e)}
     reads = {
         n for e in program.equations for t in T.subterms(e.body) if _is_power(t) for n in t.names
@@ -124,7 +123,7 @@ def running_exponents(program: Equations, known: Mapping[str, int]) -> list[str]
     return [
         name
         for name, e in prefixes.items()
-        if name in reads and _is_small(elements(e.indices, sizes), tensors)
+        if name in reads and _is_small(program, e.indices, sizes)
     ]
 
 
@@ -168,13 +167,12 @@ def weighed(
         if c.is_open:
             groups.setdefault(gradient.saved[c.name].indices, []).append(c.name)
     known = _sizes(gradient.program, sizes)
-    tensors = tensor_sizes(gradient.program, known)
     best = gradient
     for indices in sorted(groups, key=len, reverse=True):
         names = groups[indices]
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
         more, less = _cost(best, sizes), _cost(without, sizes)
-        is_small = _is_small(elements(indices, known), tensors)
+        is_small = _is_small(gradient.program, indices, known)
         is_worth_it = more < less * (1 / TOLERABLE if is_small else _WORTH_MEMORY)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
@@ -188,14 +186,13 @@ def large_values(gradient: GradientPrograms, sizes: Mapping[str, int]) -> list[s
     """Return the values that are saved and are not small, but for logarithms, with their maxima,
     and outputs."""
     known = _sizes(gradient.program, sizes)
-    tensors = tensor_sizes(gradient.program, known)
     return [
         name
         for name, e in gradient.saved.items()
         if name not in gradient.program.by_name
         and not is_logarithm(e.body)
         and name not in gradient.frames.values()
-        and not _is_small(elements(e.indices, known), tensors)
+        and not _is_small(gradient.program, e.indices, known)
     ]
 
 
@@ -209,20 +206,16 @@ def is_far_cheaper(
 def _cost(gradient: GradientPrograms, sizes: Mapping[str, int]) -> float:
     """Estimate the time of both programs; infinity if they are too long or cannot be planned."""
     programs = gradient.forward, gradient.equations
-    if sum(1 for p in programs for _ in _terms(p)) > _PLANNED:
+    if sum(1 for p in programs for _ in T.subterms(*(e.body for e in p.equations))) > _PLANNED:
         return math.inf
-    try:
-        return sum(_planned(p, _sizes(p, sizes)) for p in programs)
-    except (LimitError, UnsupportedError):
-        return math.inf
-
-
-def _terms(program: Equations) -> Iterable[T.Term]:
-    return T.subterms(*(e.body for e in program.equations))
-
-
-def _planned(program: Equations, sizes: Mapping[str, int]) -> float:
-    return arrange(rule_sets.derive(program.at(sizes)).program, sizes, Budget()).time
+    time = 0.0
+    for program in programs:
+        known = _sizes(program, sizes)
+        try:
+            time += arrange(rule_sets.derive(program.at(known)).program, known, Budget()).time
+        except (LimitError, UnsupportedError):
+            return math.inf
+    return time
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:
@@ -251,6 +244,6 @@ def _by_cost(program: Equations, value: Equation, sizes: Mapping[str, int]) -> C
     return Choice(value.name, shown, is_saved, reason, is_open, may_be_weighed)
 
 
-def _is_small(size: int, tensors: Sequence[int]) -> bool:
+def _is_small(program: Equations, indices: Sequence[Term], sizes: Mapping[str, int]) -> bool:
     """True if a value has few elements compared to a call's inputs and outputs together."""
-    return size <= sum(tensors) // _SMALL
+    return elements(indices, sizes) <= sum(tensor_sizes(program, sizes)) // _SMALL

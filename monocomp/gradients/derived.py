@@ -323,7 +323,7 @@ class _Derivation:
             equation = Equation(self._new_output(s.equation.name), indices, s.equation.body)
             frame = s.frame and Equation(self._new_output(s.frame.name), indices, s.frame.body)
             values.append(replace(s, equation=equation, frame=frame))
-        self.stored = StoredValues(self._with_values(), values, self.frames)
+        self.stored = StoredValues(self.program, values, self.frames)
         definitions = definitions_of(self.written)
         how = self.request.sizes, self.request.save, definitions
         self.choices = choose(self.program, self.stored.outputs, values, *how)
@@ -344,16 +344,6 @@ class _Derivation:
         self.weights.append(Equation(self.new("P"), indices, opened))
         subscripts = [back.get(i.name, i) for i in indices]
         return T.ref(self.weights[-1].name, subscripts, "float")
-
-    def _with_values(self) -> Equations:
-        """Return the program with its outputs and their cotangents as inputs."""
-        inputs = dict(self.program.declared.inputs)
-        for e in self.program.outputs:
-            dims = tuple(i.name for i in e.indices)
-            for name in (e.name, self.cotangents.get(e.name)):
-                if name is not None and e.body.kind == "float":
-                    inputs[name] = Input(name, dims, "float")
-        return replace(self.program, declared=replace(self.program.declared, inputs=inputs))
 
     def _differentiate(self, equations: Iterable[Equation]) -> list[tuple[str, Equation]]:
         """Go backwards through equations whose readers are known; the adjoint of one that others
@@ -379,19 +369,19 @@ class _Derivation:
 
     def _adjoint(self, e: Equation) -> Term:
         """Return the adjoint of an equation's elements."""
-        of_reads = self._transposed(e.name, e.indices, is_defined=True)
+        of_reads = self._transposed(e.name, e.indices)
         if e.name not in self.cotangents:
             return of_reads
         cotangent = T.Tensor(self.cotangents[e.name], e.extents)
         return T.add(of_reads, T.read(cotangent, e.indices, "float"))
 
-    def _transposed(self, name: str, indices: Sequence[Term], is_defined: bool = False) -> Term:
+    def _transposed(self, name: str, indices: Sequence[Term]) -> Term:
         return T.add(
             T.ZERO,
             *(
                 transposed(node, T.add(T.ZERO, *adjoints), indices)
                 for node, adjoints in self.adjoints.leaves.items()
-                if (node.term.op == "ref") == is_defined and T.name_of(node.term) == name
+                if T.name_of(node.term) == name
             ),
         )
 
@@ -412,31 +402,29 @@ class _Derivation:
             used.add(name)
             yield T.index(name, extent)
 
-    def _by_saved(self, e: Equation) -> Equation:
-        """Return a definition that reads what is saved, where it names that."""
-        saved = self.saved
-
-        def read(t: Term) -> Term:
-            return self.stored.read(saved[t.attr], t.args)
-
-        return replace(e, body=T.mapping_refs(saved, read)(e.body))
-
     def _program(self, backward: Sequence[Equation], gradients: Mapping[str, str]) -> Equations:
         """Return a program of what is found, with what it reads."""
         declared = self.program.declared
         own = (e for n, e in self.stored.given.items() if n in self.saved)
         given = {e.name: e for e in (*self.program.given, *own)}
-        definitions = {e.name: self._by_saved(e) for e in self.program.equations}
-        backward = [*map(self._by_saved, backward)]
+        by_saved = T.mapping_refs(
+            self.saved, lambda t: self.stored.read(self.saved[t.attr], t.args)
+        )
+        backward, forward = (
+            [replace(e, body=by_saved(e.body)) for e in equations]
+            for equations in (backward, self.program.equations)
+        )
+        definitions = {e.name: e for e in forward}
         read, defined = names_needed(backward, given, definitions)
         defined -= {e.name for e in backward}
-        equations = (*(e for n, e in definitions.items() if n in defined), *backward)
+        equations = (*(e for e in forward if e.name in defined), *backward)
         given = {n: e for n, e in given.items() if n in read}
-        inputs = dict(self._with_values().declared.inputs)
-        for e in self.saved.values():
+        inputs = dict(declared.inputs)
+        for e in (*self.program.outputs, *self.saved.values()):
             if e.name in given:  # its definition stands behind what it reads
                 inputs.pop(e.name, None)
-            inputs[e.name] = Input(e.name, tuple(i.name for i in e.indices), "float")
+            for name in (e.name, self.cotangents.get(e.name, e.name)):
+                inputs[name] = Input(name, tuple(i.name for i in e.indices), e.body.kind)
         needed = {n: i for n, i in inputs.items() if n in read or n in self.cotangents.values()}
         extent_of = {**extents_of((*equations, *given.values())), **declared.extent_of}
         for n, i in declared.inputs.items():  # extents are read off inputs, too

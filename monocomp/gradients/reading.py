@@ -195,9 +195,9 @@ class Reading:
         return is_positive or (power < 0 and self._is_known(f))
 
     def _is_known(self, t: Term) -> bool:
-        """True if each aggregate in a term is told, or is a sum of weights."""
+        """True if each aggregate in a term is told."""
         if is_aggregate(t):
-            return is_exponential_sum(t) or any(self._found(t, None, False))
+            return any(self._found(t, None, False))
         return all(map(self._is_known, T.children(t)))
 
     def _tell_there(self, value: Term, divisors: Iterable[Term]) -> None:

@@ -32,7 +32,7 @@ class StoredValues:
     """The values that a program returns or saves, of which a gradient reads some.
 
     Args:
-        program: in normal form, with its outputs among its inputs.
+        program: in normal form.
         values: that may be saved, by their final names.
         frames: outputs that are the logarithm of a sum less its largest exponent, with that.
 
