@@ -105,10 +105,11 @@ def _joined(e: Equation, group: list[Equation]) -> Iterator[tuple[Term, Joined]]
         others = rows_of(group) - {rows, *e.indices}  # which a filter has to give
         for o in group:
             for names, filters, (same, own) in _loops(o.body, streamed):
-                condition, element = (T.with_equal(t, filters, others) for t in parts)
+                given = (T.with_equal(t, filters, others) for t in (filters, *parts))
+                admitted, condition, element = given
                 products = _products(element)
                 has_same = same is condition and products and products <= _products(own)
-                if has_same and others <= _positions(element):
+                if admitted is T.TRUE and has_same and others <= _positions(element):
                     yield f, Joined("", o.name, names, rows.name)
                     return
 

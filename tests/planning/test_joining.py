@@ -10,6 +10,7 @@ import pytest
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import numpy as backend
+from monocomp.planning.joining import join_by_accumulation
 from monocomp.planning.plan import Plan
 from tests.backends.library_cases import CASES
 
@@ -51,6 +52,24 @@ def test_results_stay(name: str) -> None:
     before, after = (results(kernel, plan, name) for plan in (usual, adding))
     for n, array in before.items():
         np.testing.assert_allclose(after[n], array, 1e-5, 1e-5, err_msg=n)
+
+
+GROUPED = """A[h,q,e] = sum[k](sigmoid(sum[d](Q[h,q,d] * K[h // 2,k,d])) * K[h // 2,k,e])
+C[g,k,e] = sum[h if {}](sum[q](sigmoid(sum[d](Q[h,q,d] * K[g,k,d])) * Q[h,q,e]))
+return A, C"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_joined"),
+    [("g == h // 2", True), ("g == h // 2 and h < 3", False), ("g <= h", False)],
+)
+def test_loops_in_loops(condition: str, is_joined: bool) -> None:
+    """The filter of an outer loop gives each element of a sum to one instance, and leaves none
+    out."""
+    plan = mc.compile(GROUPED.format(condition)).planner.plan()
+    steps = list(join_by_accumulation(plan.program, plan.sizes))
+    joined = [j for step in steps for j in step.program.joined]
+    assert [(j.beside, j.streamed) for j in joined] == [("C", ("h", "q"))] * is_joined
 
 
 @pytest.mark.parametrize(
