@@ -22,6 +22,7 @@ NAMES = (
     "gpu_variants",
     "gpu_gradients",
     "gpu_area",
+    "gpu_packed",
     "gpu_decode",
     "gpu_cross_entropy",
     "gpu_floor",
