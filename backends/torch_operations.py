@@ -96,13 +96,12 @@ def largest_of_distinct(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Return the largest numbers, and where they are; None if two of them, or the last one and the
     next, are not known to differ: equal ones, -inf and NaN."""
-    if not values.is_cpu or values.shape[dim] <= count:
+    if not values.is_cpu or values.shape[dim] <= count or not values.numel():
         return None
     first, order = values.topk(count + 1, dim)
-    kept = first.narrow(dim, 0, count)
-    if not (kept > first.narrow(dim, 1, count)).all():
+    if not first.diff(dim=dim).max().item() < 0:
         return None
-    return kept, order.narrow(dim, 0, count)
+    return first.narrow_copy(dim, 0, count), order.narrow_copy(dim, 0, count)
 
 
 def _keys(ranks: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

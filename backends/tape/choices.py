@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.guards import is_positive, unguarded
+from monocomp.backends.tape.reals import is_real
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat, is_strided
 from monocomp.machine.cpu import CPU
@@ -43,6 +44,8 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         return None
     if first is not None:
         both = _alike(condition, b)
+        if both is not None and replaced_infinities(*both, first) and is_real(both[1]):
+            return b
         infinities = None if both is None else replaced_infinities(*both, first)
         if infinities is not None:
             numbers, key = (math.nan, *infinities), ("replace", infinities)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.tape.reals import is_real, logits_of, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.tape import needed
 from monocomp.backends.tape.tile import flat, in_order
@@ -57,20 +58,9 @@ def _work(steps: Sequence[Step]) -> int:
 def _logits(power: Value) -> tuple[Value, float] | None:
     """Return numbers, and their factor, whose exponentials relative to the largest of each row a
     value has; None if it has none."""
-    if _name(power) != "exp2" or not math.prod(power.shape):
-        return None
-    factor, exponent = math.log(2), _operands(power)[0]
-    if _name(exponent) == "mul":
-        number, exponent = sorted(_operands(exponent), key=lambda v: v.number is None)
-        factor *= number.number or 0.0
-    if _name(exponent) != "sub" or factor <= 0:
-        return None
-    x, largest = _operands(exponent)
-    if _name(largest) == "replace":
-        (largest,) = _operands(largest)
-    is_relative = largest.made_by == (("amax", len(x.shape) - 1), (x,))
-    is_in_rows = x.is_contiguous and power.is_contiguous
-    return (x, factor) if is_relative and is_in_rows and x.shape == power.shape else None
+    logits = logits_of(power, len(power.shape) - 1)
+    is_in_rows = logits is not None and logits[0].is_contiguous and power.is_contiguous
+    return logits if is_in_rows else None
 
 
 # y * (g - sum(y * g)), row by row, of g and y
@@ -79,12 +69,12 @@ of_gradient = torch._softmax_backward_data
 
 def _gradient(s: Step) -> Step | None:
     """Return y * (g - sum(y * g)) as one step, if a step computes that."""
-    if _name(s.result) != "mul":
+    if name_of(s.result) != "mul":
         return None
     for y, difference in (s.operands, s.operands[::-1]):
         is_alike = y.shape == difference.shape == s.result.shape
         if _key(difference) == "sub" and is_alike and s.result.is_contiguous:
-            g, total = _operands(difference)
+            g, total = operands_of(difference)
             if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
                     s, run=of_gradient, operands=(g, y), arguments=(-1, y.dtype), in_place=0
@@ -98,16 +88,16 @@ def _is_total(total: Value, y: Value, g: Value) -> bool:
     sum[k](y[q,k] * sum[e](a[q,e] * b[e,k]))  =  sum[e](a[q,e] * sum[k](y[q,k] * b[e,k]))
     """
     total = flat(total)
-    product = _operands(total)[0] if _name(total) == "sum" else total
+    product = operands_of(total)[0] if name_of(total) == "sum" else total
     if _key(product) != "mul" or _key(total) != ("sum", len(product.shape) - 1):
         return False
-    if {*_operands(product)} == {y, g}:
+    if {*operands_of(product)} == {y, g}:
         return True
     g = flat(g)
-    for a, mean in (_operands(product), _operands(product)[::-1]):
+    for a, mean in (operands_of(product), operands_of(product)[::-1]):
         mean = flat(mean)
-        if a.shape == product.shape and _name(mean) == _name(g) == "product":
-            (weights, values), (rows, columns) = _operands(mean), _operands(g)
+        if a.shape == product.shape and name_of(mean) == name_of(g) == "product":
+            (weights, values), (rows, columns) = operands_of(mean), operands_of(g)
             is_of_rows = flat(weights) is flat(y) and flat(rows) is flat(a)
             is_in_rows = weights.shape[-1] == y.shape[-1] and rows.shape[-1] == a.shape[-1]
             if is_of_rows and is_in_rows and _is_transposed(values, columns):
@@ -153,7 +143,7 @@ class _Normalising:
             return False
         if any(v in self.images or v in self.later for v in results):
             return False
-        if not self.is_guarded:
+        if not self.is_guarded and not is_real(self.x):
             at, made = self.steps.index(self.guard), self.guard.result
             made.made_by = self.guard.operands[0].made_by
             self.steps[at - 1 : at + 1] = [replace(self.steps[at - 1], result=made)]
@@ -185,14 +175,17 @@ class _Normalising:
         self.guard = self.steps[-1]
 
     def _replaced(self, v: Value, *numbers: float) -> Value:
-        """Add a guard: 0 in place of NaN, or numbers in place of that and of the infinities."""
+        """Add a guard where a row may have no element: 0 in place of NaN, or numbers in place of
+        that and of the infinities."""
+        if is_real(self.x):
+            return v
         return self._step("replace", torch.nan_to_num, [v], v, arguments=numbers)
 
     # --- what reads the exponentials ----------------------------------------------------------
 
     def _divide(self, s: Step) -> bool:
         """True if a step adds up the exponentials, or divides by their sum."""
-        name, first, last = _name(s.result), s.operands[0], s.operands[-1]
+        name, first, last = name_of(s.result), s.operands[0], s.operands[-1]
         if s.operands == (self.power,) and _key(s.result) == ("sum", len(self.power.shape) - 1):
             self.roles[s.result], self.later[s.result] = "sum", s
             return True
@@ -209,7 +202,7 @@ class _Normalising:
 
     def _follow(self, s: Step) -> bool:
         """Add a step whose result is linear in the exponentials, row by row; False if it is not."""
-        name, of = _name(s.result), [v for v in s.operands if v in self.images]
+        name, of = name_of(s.result), [v for v in s.operands if v in self.images]
         first, shape = s.operands[0], s.result.shape
         is_like = all(v.shape == shape for v in of)
         if any(v in self.roles for v in s.operands) or not shape:
@@ -240,7 +233,7 @@ class _Normalising:
 
     def _role(self, s: Step) -> str | None:
         """Return what a step makes of the sums, if it is of use to divide by them."""
-        name, roles = _name(s.result), [self.roles.get(v) for v in s.operands]
+        name, roles = name_of(s.result), [self.roles.get(v) for v in s.operands]
         if name == "view":
             return roles[0] if in_order(s.result) is not None else None
         if (name == "reciprocal" and roles == ["sum"]) or (
@@ -260,7 +253,7 @@ class _Normalising:
     def _drop_guard(self, s: Step) -> bool:
         """True if a step makes 0 of what is 0, as it is linear in the softmax of a row without
         elements. Beside that, 0 divided by the sum is no number."""
-        name, operands = _name(s.result), s.operands
+        name, operands = name_of(s.result), s.operands
         if name == "keep" and self.roles.get(operands[1]) == "not empty":
             x = operands[0]
         elif name == "where" and self.roles.get(operands[0]) == "empty" and operands[1].number == 0:
@@ -275,7 +268,7 @@ class _Normalising:
 
     def _drop_mask(self, s: Step) -> bool:
         """True if a step keeps softmax where its logits are not -inf: elsewhere it is 0."""
-        if _name(s.result) != "keep":
+        if name_of(s.result) != "keep":
             return False
         (weights, mask), kept = s.operands, kept_where(self.x)
         is_softmax = self.same.get(weights) is self.images.get(self.power, weights)
@@ -329,13 +322,3 @@ class _Normalising:
 
 def _key(v: Value) -> Any:
     return None if v.made_by is None else v.made_by[0]
-
-
-def _name(v: Value) -> Any:
-    """Return the name of what makes a value, "view" for all views in its order."""
-    key = "view" if in_order(v) is not None else _key(v)
-    return key[0] if isinstance(key, tuple) else key
-
-
-def _operands(v: Value) -> tuple[Value, ...]:
-    return () if v.made_by is None else v.made_by[1]

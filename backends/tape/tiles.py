@@ -19,6 +19,7 @@ from monocomp.backends.tape.groups import first_of_groups, group_size
 from monocomp.backends.tape.guards import implies, unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
+from monocomp.backends.tape.reals import exceeds
 from monocomp.backends.tape.recorder import Recorder, Shape, Value
 from monocomp.backends.tape.selections import reduce_selected
 from monocomp.backends.tape.tile import (
@@ -185,6 +186,8 @@ class TapeOps(Ops):
             is_true = name in ("eq", "le", "ge")
             return self.full(common_shape(a.shape, b.shape), is_true, "bool")
         full = common_shape(a.shape, b.shape)
+        if name == "lt" and exceeds(b.value, a.value.number):
+            return self.full(full, True, "bool")
         if a.dtype == b.dtype and a.dtype.is_floating_point:
             name, a, b = comparisons.simplest(self, name, a, b)
             dims, (x, y) = self.aligned((a, b))

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import torch
 
 from monocomp.backends.tape.choices import bound, is_maximum
+from monocomp.backends.tape.reals import is_real
 from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
 from monocomp.backends.tape.tile import in_order
 
@@ -270,11 +271,12 @@ def _quotient(recorder: Recorder, power: Value, total: Value, shape: Shape) -> V
     """Record a quotient with a shape, 0 where nothing is added up."""
     dtype = total.dtype
     one = recorder.step("reciprocal", torch.reciprocal, [total], total.shape, dtype, takes_out=True)
-    numbers = math.nan, 0.0, 0.0
-    key = "replace", numbers[1:]
-    scale = recorder.step(
-        key, torch.nan_to_num, [one], total.shape, dtype, takes_out=True, arguments=numbers
-    )
+    numbers, scale = (math.nan, 0.0, 0.0), one
+    if not is_real(one):
+        key = "replace", numbers[1:]
+        scale = recorder.step(
+            key, torch.nan_to_num, [one], total.shape, dtype, takes_out=True, arguments=numbers
+        )
     if power.shape != shape:  # with rows of the same length, each divided by its sum
         power, scale = (_shaped(recorder, v, (*shape[:-1], v.shape[-1])) for v in (power, scale))
     operands = power, scale
