@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.tape.reals import is_real
 from monocomp.backends.tape.recorder import Shape, Value, contiguous_strides
 from monocomp.backends.tape.selections import span_of
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps
@@ -33,8 +34,8 @@ def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -
     for made in (first, second):
         if made.known is None:
             made.strides = contiguous_strides(inner)
-    if is_counted:
-        second.bounds = -1, positions.shape[dim] - 1
+    if is_counted:  # -1 is the position of -inf
+        second.bounds = 0 if is_real(both[0]) else -1, positions.shape[dim] - 1
     return Tile(ops, first, dims, shape), Tile(ops, second, dims, shape)
 
 
