@@ -314,6 +314,23 @@ def test_heads_of_a_group_are_rows_of_one_product() -> None:
     assert {s.result.shape for s in first.steps if s.run is torch.bmm} == {(4, 72, 24), (4, 72, 8)}
 
 
+def test_pages_are_read_alike() -> None:
+    """Each kernel guards what it gathers by its own loops: none computes a product twice."""
+    case = CASES["fp8_cache"]
+    inputs = case.inputs(case.sizes(32, 32, 16, 16))
+    floats = [t.requires_grad_() for t in inputs.values() if t.is_floating_point()]
+    wanted = case.in_eager_torch(inputs)[0]
+    gradients = torch.autograd.grad(wanted.square().sum(), floats)
+    kernel = mc.compile(case.text, backend="torch")
+    with tapes_shared() as tapes:
+        for _ in range(4):
+            found = torch.autograd.grad(kernel(**inputs).square().sum(), floats)
+            torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
+    ((_, second, _),) = tapes
+    runs = [getattr(s.run, "func", s.run) for s in second.steps]
+    assert sum(r in (torch.bmm, torch.baddbmm) for r in runs) == 4 and torch.exp2 not in runs
+
+
 @pytest.mark.parametrize("heads", [4, 5, 6])
 def test_heads_that_are_no_groups(heads: int) -> None:
     """Where all share one, or some are left over, and where a table says which."""
