@@ -308,20 +308,11 @@ class Reading:
 
 
 def _without(t: Term, part: Term, others: Sequence[Term]) -> list[Term] | None:
-    """Return the parts of a sum or product beside one and others, of which each is a part, or a
-    lower power of one that divides; None if one is not."""
+    """Return the parts of a sum or product beside one and others; None if one is not a part."""
     left = [p for p in t.args if p is not part]
-    for other in others:
-        base, power = T.base_and_power(other)
-        divisor = next((p for p in left if T.base_and_power(p)[0] is base), None)
-        if divisor is None:
-            return None
-        more = T.base_and_power(divisor)[1] - power
-        if more > 0 or (more and (power > 0 or t.op == "add")):
-            return None
-        left.remove(divisor)
-        left += [T.power_of(base, more)] if more else []
-    return left
+    if not all(other in left for other in others):
+        return None
+    return [p for p in left if p not in others]
 
 
 def position_of(part: Term, indices: Sequence[Term]) -> tuple[Term | None, Position] | None:
