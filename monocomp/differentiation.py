@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from monocomp.declarations.assignments import as_names
@@ -15,6 +16,7 @@ from monocomp.source import gradient_source
 from monocomp.translation.programs import read_equations
 
 if TYPE_CHECKING:
+    from monocomp.gradients.derivation import GradientDerivation
     from monocomp.language.parser import HasText
     from monocomp.translation.declared_monoids import Monoid
 
@@ -27,6 +29,13 @@ class Gradient(GradientPrograms):
     def of(cls, programs: GradientPrograms) -> Gradient:
         """Return the gradient of these programs."""
         return cls(**{f.name: getattr(programs, f.name) for f in fields(programs)})
+
+    @cached_property
+    def derivation(self) -> GradientDerivation:
+        """Return how it follows from the program, step by step, with its certificate."""
+        from monocomp.gradients.derivation import GradientDerivation
+
+        return GradientDerivation.made(self)
 
     def source(
         self,

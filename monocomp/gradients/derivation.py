@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.derivation.certificate import Certificate, Theory, Use, certify
 from monocomp.derivation.derivation import Derivation
 from monocomp.display.formulas import Formula, call, chain, infix, listed, name
+from monocomp.gradients.gradient import Choice, GradientPrograms
 from monocomp.gradients.laws import DEFINED, FOLDS, certified, law_of
 from monocomp.gradients.reverse import LEAVES, handed_on
 from monocomp.gradients.saving import is_logarithm
@@ -23,9 +24,6 @@ from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import definition, formula
-
-if TYPE_CHECKING:
-    from monocomp.gradients.gradient import Choice, GradientPrograms
 
 _ADJOINT = T.param("adjoint", "float")  # of what stands before
 _ADJOINTS = "adjoints", "each operation hands its adjoint on to its operands"

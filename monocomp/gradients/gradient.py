@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from monocomp.display.formulas import Formula
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
 from monocomp.terms.equations import Equation, Equations
-
-if TYPE_CHECKING:
-    from monocomp.gradients.derivation import GradientDerivation
 
 
 @dataclass(frozen=True)
@@ -111,13 +106,6 @@ class GradientPrograms:
     trace: Trace = field(repr=False, compare=False)
     named: Named = field(default_factory=Named)
     frames: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def derivation(self) -> GradientDerivation:
-        """Return how it follows from the program, step by step, with its certificate."""
-        from monocomp.gradients.derivation import GradientDerivation
-
-        return GradientDerivation.made(self)
 
     @property
     def kept(self) -> frozenset[str] | None:

@@ -88,6 +88,7 @@ def _shown(request: Request) -> Answer:
     from monocomp import explorer
     from monocomp.declarations.assignments import read_sizes
     from monocomp.derivation.derivation import Derivation
+    from monocomp.differentiation import Gradient
     from monocomp.gradients.derived import gradient
     from monocomp.kernel import Kernel
     from monocomp.language.checker import check
@@ -98,7 +99,7 @@ def _shown(request: Request) -> Answer:
     program = translate(check(request.program))
     derivation: Derivation | None = None
     if request.gradient:
-        programs = gradient(program, extents=sizes)
+        programs = Gradient.of(gradient(program, extents=sizes))
         program, derivation = programs.equations, programs.derivation
     kernel = Kernel(program, backend=request.backend)
     stages = Stages(kernel, sizes, request.target, request.dtype)
