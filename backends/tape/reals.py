@@ -27,7 +27,9 @@ def is_real(v: Value) -> bool:
         return bool(v.known.isfinite().all())
     name, operands = name_of(v), operands_of(v)
     if name == "product":
-        return all(_is_input(_seen(x)) or is_real(x) for x in operands)
+        factors = [*map(_seen, operands)]
+        is_signed = all(_is_input(x) or (name_of(x) == "product" and is_real(x)) for x in factors)
+        return is_signed or all(map(is_real, factors))
     if name in _REDUCED:
         return 0 not in operands[0].shape and (is_real(operands[0]) or is_positive(v))
     if name in ("reciprocal", "log"):

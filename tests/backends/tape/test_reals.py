@@ -21,6 +21,11 @@ MASKED = (A @ B.T).masked_fill(torch.ones(7, 9).tril(-1) == 0, -torch.inf)
         ("O[i,j] = softmax[j](2 * (A[i,d] * B[j,d]) - 1)", (2 * A @ B.T - 1).softmax(1), False),
         ("O[i] = logsumexp[j if j < i](A[i,d] * B[j,d])", MASKED.logsumexp(1), True),
         ("O[i] = logsumexp[j](S[i,j])", S.logsumexp(1), True),
+        (
+            "O[i,k] = softmax[k](R[i,j] * maximum(sum[d](B[j,d] * A[k,d]), 0))",
+            (R @ (B @ A.T).relu()).softmax(1),
+            True,
+        ),
         ("O[i,d] = softmax[d](R[i,j] * exp(B[j,d]))", (R @ B.exp()).softmax(1), True),
     ],
 )
