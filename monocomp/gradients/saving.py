@@ -4,7 +4,7 @@
     sum_k exp(S[q,k]) * V[k,e]     is O[q,e] * exp(L[q]), where O = that over the sum above
 
 A sum of exponentials is saved as its logarithm, as it may be too large for a float, and beside that
-its largest exponent where the logarithm alone loses digits (`digits`). A sum of what they weigh may
+its largest exponent where the logarithm alone loses digits. A sum of what they weigh may
 be as large: it is saved over the sum of weights that divides it. Where the program returns a
 product, a factor is read as this product over the other factors. An aggregate without exponentials
 is saved as it is.
