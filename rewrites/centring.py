@@ -72,11 +72,11 @@ def centre_exponents(program: Equations) -> Choice | None:
     """Take sums about a maximum of what they sum, where that cancels by it.
 
     Law:     `sum[k](g * u) = sum[k](g * (u - m)) + m * sum[k](g)`, in SE as well, and
-             `log(z) + (0 < z) * m = log(z) + m`
-    Claims:  distributivity, scaled numbers, units
+             `m - c * m = (not c) * m`, `log(z) + (not 0 < z) * m = log(z)`
+    Claims:  distributivity, scaled numbers, brackets, units
     Needs:   m = max(u), and fewer operands stand outside of folds
-    before:  H[i] = max[k](S[i,k]) + log(SE[k](1, S[i,k]).v) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
-    after:   H[i] = log(SE[k](1, S[i,k]).v) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
+    before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
+    after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
     terms = T.subterms(*(e.body for e in program.equations))
     extrema = [t for t in terms if _is_extremum(t)]
@@ -305,40 +305,42 @@ def _multiplied(others: Sequence[Term], total: Term) -> Term:
 
 
 def _add(*terms: Term) -> Term:
-    """Add as the program does: a maximum less itself is -inf where it is of nothing. What cancels
-    by that is multiplied out."""
+    """Add as the program does: a maximum less itself is -inf where it is of nothing. Products are
+    multiplied out where that cancels, and m - [c] * m = [not c] * m, which is left out beside
+    log(z) if c is 0 < z."""
     total = T.construct("add", *terms)
     parts = addends(total)
+    logarithms = [x.args[0] for _, x in map(T.split_coefficient, parts) if x and x.op == "log"]
     for a in parts:
-        for new in _multiplied_out(a, parts):
-            if any(T.neg(b) in parts for b in new):
-                return _add(*(b for b in parts if b is not a), *new)
+        others = [b for b in parts if b is not a]
+        for f in factors(a):
+            m = T.neg(without(a, f))
+            if f.op == "add":
+                new = addends(_multiplied(factors(T.neg(m)), f))
+                if any(T.neg(b) in others for b in new):
+                    return _add(*others, *new)
+            elif T.is_bracket(f) and m in others and not T.may_be_missing(a, logarithms):
+                others.remove(m)
+                if not all(T.vanishes(logarithms, c) for c in T.conjuncts(f.args[0])):
+                    others.append(T.mul(m, T.bracket(T.negate(f.args[0]))))
+                return _add(*others)
     return total
 
 
-def _multiplied_out(addend: Term, parts: Sequence[Term]) -> Iterator[Sequence[Term]]:
-    """Yield the addends of a product with a sum, and log(z) + [0 < z] * x = log(z) + x."""
-    logarithms = {x.args[0] for _, x in map(T.split_coefficient, parts) if x and x.op == "log"}
-    for f in factors(addend):
-        if f.op == "add":
-            yield addends(_multiplied([g for g in factors(addend) if g is not f], f))
-        elif T.is_bracket(f) and logarithms.issuperset(_nonzero(f)):
-            yield (without(addend, f),)
-
-
-def _nonzero(bracket: Term) -> Iterator[Term]:
-    """Yield z of the conditions 0 < z and z != 0, and others as they are."""
-    for c in T.conjuncts(bracket.args[0]):
-        is_there = c.op == "compare" and c.attr in ("<", "!=") and c.args[0] is T.ZERO
-        yield c.args[1] if is_there else c
-
-
 def _operand_count(program: Equations) -> int:
-    """Count the operands outside of folds."""
+    """Count the operands outside of folds, and of what a maximum leaves over nothing."""
 
     @cache
     def count(t: Term) -> int:
+        if t.args[1:] == (T.ZERO, T.NEG_INF) or any(map(_is_of_nothing, factors(t))):
+            return 0
         is_fold = t.op in ("fold", "fold_at", "field")
         return len(t.args) + (0 if is_fold else sum(map(count, t.args)))
 
     return sum(count(e.body) for e in program.equations)
+
+
+def _is_of_nothing(factor: Term) -> bool:
+    """True for [z <= 0], which is 0 where the sum z has an element."""
+    c = factor.args[0] if T.is_bracket(factor) else factor
+    return c.op == "compare" and c.attr == "<=" and c.args[1] is T.ZERO

@@ -35,11 +35,6 @@ def softmean(u: str, s: str, monoid: str = "l") -> str:
     return f"SE[{monoid}]({u}, {s}).v / SE[{monoid}](1, {s}).v"
 
 
-def lse(s: str = "S[i,k]", where: str = "") -> str:
-    """The logarithm of a sum of exponentials, its exponent split off."""
-    return f"max[k{where}]({s}) + log(SE[k{where}](1, {s}).v)"
-
-
 NEAR_MISSES = {
     "centre_powers": [
         "V[i] = sum[k](X[i,k] ** 2)",  # no mean is at hand
@@ -77,23 +72,22 @@ NEAR_MISSES = {
     ],
     "centre_exponents": [
         *(  # of one addend, whichever comes first
-            f"H[i] = {lse('S[i,k] + R[i,k]')} - {softmean(x, 'S[i,k] + R[i,k]', 'k')}"
+            f"H[i] = max[k](S[i,k] + R[i,k]) - {softmean(x, 'S[i,k] + R[i,k]', 'k')}"
             for x in ("S[i,k]", "R[i,k]")
         ),
         f"H[i] = {softmean('S[i,k]', 'S[i,k]', 'k')}",  # no maximum stands outside
-        # It would stay where the condition fails, or over nothing.
-        f"H[i] = {lse()} - (i < 2) * {softmean('S[i,k]', 'S[i,k]', 'k')}",
-        f"H[i] = B[i] * max[k](S[i,k]) - B[i] * {softmean('S[i,k]', 'S[i,k]', 'k')}",
-        "H[i] = max[k](S[i,k]) * |k| - sum[k](S[i,k])",
-        f"H[i] = {lse()} * B[i] - sum[k](S[i,k])",  # it would not leave
-        f"H[i] = {lse()} + max[j, k](D[i,j,k]) - {softmean('S[i,k]', 'R[i,k]', 'k')}",
-        f"H[i] = {lse(where=' if k < i')} - {softmean('S[i,k]', 'S[i,k]', 'k')}",
-        f"H[i] = {lse('R[i,k]')} - {softmean('S[i,k]', 'S[i,k]', 'k')}",
-        f"H[i] = {lse('S[i,k] + Y[k]')} - {softmean('S[i,k]', 'S[i,k]', 'k')}",  # a part
-        f"H[i] = {lse()} + SE[k](S[i,k], S[i,k]).v",  # it would not leave
-        f"H[i] = max[k](0.0) + {lse()} - {softmean('X[i,k] + 2', 'S[i,k]', 'k')}",
-        f"H[i] = {lse()} - {softmean('S[i,k] ** 2', 'S[i,k]', 'k')}",
-        f"H[i] = {lse('inf * S[i,k]')} - {softmean('inf * S[i,k]', 'S[i,k]', 'k')}",
+        # It would stay where the other condition fails, whatever is added.
+        f"H[i] = max[k](S[i,k]) - (i < 2) * {softmean('S[i,k]', 'S[i,k]', 'k')}"
+        " + log(SE[k](1, S[i,k]).v)",
+        "H[i] = max[k](S[i,k]) * B[i] - sum[k](S[i,k])",  # it would not leave
+        f"H[i] = max[j, k](D[i,j,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
+        f"H[i] = max[k if k < i](S[i,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
+        f"H[i] = max[k](R[i,k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",
+        f"H[i] = max[k](S[i,k] + Y[k]) - {softmean('S[i,k]', 'S[i,k]', 'k')}",  # a part
+        "H[i] = max[k](S[i,k]) + SE[k](S[i,k], S[i,k]).v",  # it would not leave
+        f"H[i] = max[k](0.0) - {softmean('X[i,k] + 2', 'S[i,k]', 'k')}",
+        f"H[i] = max[k](S[i,k]) - {softmean('S[i,k] ** 2', 'S[i,k]', 'k')}",
+        f"H[i] = max[k](inf * S[i,k]) - {softmean('inf * S[i,k]', 'S[i,k]', 'k')}",
     ],
     "anchor_powers": [
         *(
@@ -117,6 +111,7 @@ ORIGIN = "where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)"
 FROM_ORIGIN = f"(sum[l](Y[l] * Z[k,l]) - {ORIGIN})"
 OF_X = softmean("X[i,k]", "X[i,k]", "k")
 NEAR = "SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v"
+NONE = "(not 0 < SE[k](1, X[i,k]).v)"
 MEAN_OF_D, MEAN_OF_X = mean("D[i,k]"), mean()
 VARIANTS = {
     "centre_powers": [
@@ -155,6 +150,11 @@ VARIANTS = {
         " / SE[k](1, X[i,k] + k).v",
     ],
     "centre_exponents": [
+        f"B[i] * max[k](X[i,k]) - B[i] * {OF_X}"
+        f" => B[i] * max[k](X[i,k]) * {NONE} - B[i] * {NEAR} / SE[k](1, X[i,k]).v",
+        # of plain sums
+        "max[k](X[i,k]) * |k| - sum[k](X[i,k]) => where(-inf < max[k](X[i,k]) * |k|, 0, -inf)"
+        " - sum[k](X[i,k] - max[l](X[i,l]))",
         "(max[k](X[i,k]) + log(SE[k](1, X[i,k]).v)) * sum[k](D[i,k]) - sum[k](D[i,k] * X[i,k])"
         " => log(SE[k](1, X[i,k]).v) * sum[k](D[i,k])"
         " - sum[k](D[i,k] * (X[i,k] - max[l](X[i,l])))",
