@@ -124,17 +124,16 @@ def _weights_of(factor: Term) -> Iterator[Term]:
 
 
 def may_be_missing(product: Term, weights: Iterable[Term]) -> bool:
-    """True if a product may be -inf, where neither it nor a weight is 0. What is read is a number
-    where it is multiplied."""
-    beside = [*weights, *factors(product)]
+    """True if a product may be -inf, where neither it nor a weight is 0. What a maximum is
+    multiplied with is a number."""
+    parts = factors(product)
+    beside = [*weights, *parts]
+    extrema = [f for f in parts if f.op == "fold" and f.attr.monoid in ("max", "min")]
 
     def is_masked(f: Term) -> bool:
-        is_element = f is product or (f.op == "fold" and f.attr.monoid in ("max", "min"))
-        return domain(f, MASKS_ARE_ADDED if is_element else REALS_ARE_READ).masked
+        return domain(f, REALS_ARE_READ if extrema and f not in extrema else MASKS_ARE_ADDED).masked
 
-    conditions = (
-        construct("compare", NEG_INF, f, attr="<") for f in filter(is_masked, factors(product))
-    )
+    conditions = (construct("compare", NEG_INF, f, attr="<") for f in filter(is_masked, parts))
     return not all(vanishes(beside, c) for c in conditions)
 
 

@@ -101,13 +101,13 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
     for rest in cancelled:
         if as_written and coefficients[rest] <= 0 and kind == "float":
             is_unmasked = construct("compare", NEG_INF, rest, attr="<")
-            # Where a logarithm is -inf, so is the sum, or what stands before both is 0.
+            # Where a logarithm is -inf, so is the sum, or what scales both is 0.
             scales = factors(rest)
             logarithms = [
                 f.args[0]
-                for t, n in coefficients.items()
-                for f in (factors(t) if n > 0 else ())
-                if f.op == "log" and all(g is f or g in scales for g in factors(t))
+                for parts in (factors(t) for t, n in coefficients.items() if n > 0)
+                for f in parts
+                if f.op == "log" and all(g is f or g in scales for g in parts)
             ]
             if is_unmasked is not TRUE and may_be_missing(rest, logarithms):
                 mask = construct("where", is_unmasked, ZERO, NEG_INF)
