@@ -310,7 +310,8 @@ def _add(*terms: Term) -> Term:
     log(z) if c is 0 < z."""
     total = T.construct("add", *terms)
     parts = addends(total)
-    logarithms = [x.args[0] for _, x in map(T.split_coefficient, parts) if x and x.op == "log"]
+    numbers = map(T.split_coefficient, parts)
+    logarithms = [x.args[0] for n, x in numbers if n > 0 and x and x.op == "log"]
     for a in parts:
         others = [b for b in parts if b is not a]
         for f in factors(a):
