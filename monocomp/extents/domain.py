@@ -16,8 +16,9 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache, partial, reduce
-from itertools import chain
+from itertools import chain, product
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
@@ -62,7 +63,9 @@ class Domain:
 
 def split(bound: Term, condition: Term) -> Domain:
     """Return the domain of `fold[bound if condition]`."""
-    intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
+    sets = _Sets(bound)
+    intervals, rest = sets.conjunction(T.conjuncts(condition))
+    intervals = [sets.with_width(i) for i in intervals]
     if not any(i.masked for i in intervals):
         rest = []
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
@@ -176,6 +179,17 @@ class _Sets:
             for low in (T.const(0), *i.lower)
             for high in (self.extent, *i.upper)
         )
+
+    def with_width(self, i: Interval) -> Interval:
+        """Return an interval that ends before it begins wherever it has no element: if it has one
+        width in all places and that may be 0, what stands between its bounds in some belongs to
+        it in none."""
+        for low, high in product(i.lower, i.upper):
+            width = T.sub(high, low)
+            if low.free and not width.free and not is_at_least(width, T.const(1)):
+                has_any = T.compare("<", T.const(0), width)
+                i = replace(i, upper=(*i.upper, T.where(has_any, self.extent, T.const(0))))
+        return i
 
     def union(self, conditions: Iterable[Term]) -> list[Interval]:
         """One part after the other is added whole; those before it keep what lies below

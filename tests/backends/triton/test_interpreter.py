@@ -1,4 +1,4 @@
-"""bfloat16 in Triton's interpreter: by Triton's own operations, and in whole programs."""
+"""Whole programs in Triton's interpreter, and bfloat16 there by Triton's own operations."""
 
 from __future__ import annotations
 
@@ -100,6 +100,25 @@ def test_programs_in_bfloat16_forward_and_backward(name: str, length: int, head:
         assert one.dtype is torch.bfloat16
         limit = 2 * largest_error(other, right) + 2 * EPS * float(right.abs().max())
         assert largest_error(one, right) <= limit
+
+
+def _of_no_keys(name: str, params: dict[str, int]) -> list[torch.Tensor]:
+    """The result and gradients where no query admits a key, and these are no numbers."""
+    inputs = [
+        torch.full((1, 2, 20, 16), x, requires_grad=True) for x in (1.0, torch.nan, torch.nan)
+    ]
+    result = mc.compile(mc.library.load(name), backend="triton")(*inputs, **params)
+    return [result, *torch.autograd.grad(result.sum(), inputs)]
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("sliding_window", {"window": 0}), ("sink_window", {"window": 0, "sink": 0})],
+)
+def test_keys_of_empty_windows_are_not_read(name: str, params: dict[str, int]) -> None:
+    """Though rows of a block lie between the first one's beginning and the last one's end."""
+    for x in interpreted.call(_of_no_keys, name, params):
+        assert torch.equal(x, torch.zeros_like(x))
 
 
 def _gradient(text: str, x: torch.Tensor) -> torch.Tensor:
