@@ -15,7 +15,7 @@ comparisons of floats, and what would take more than `LIMIT` intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache, partial, reduce
 from itertools import chain, product
@@ -60,12 +60,23 @@ class Domain:
     intervals: tuple[Interval, ...]
     mask: Term
 
+    def of_rows(self, extent: str, varies: Callable[[Term], object]) -> Domain:
+        """Return the domain for rows of which each has intervals of its own, where a bound varies.
+        If all have one width, and that may be 0, then no row has what lies between the bounds of
+        two."""
+        intervals = []
+        for i in self.intervals:
+            pairs = [(low, high) for low, high in product(i.lower, i.upper) if varies(low)]
+            widths = (T.sub(high, low) for low, high in pairs)
+            has_any = T.conjunction(*(T.compare("<", T.const(0), w) for w in widths if not w.free))
+            end = () if has_any is T.TRUE else (T.where(has_any, T.extent_of(extent), T.const(0)),)
+            intervals.append(replace(i, upper=(*i.upper, *end)))
+        return Domain(tuple(intervals), self.mask)
+
 
 def split(bound: Term, condition: Term) -> Domain:
     """Return the domain of `fold[bound if condition]`."""
-    sets = _Sets(bound)
-    intervals, rest = sets.conjunction(T.conjuncts(condition))
-    intervals = [sets.with_width(i) for i in intervals]
+    intervals, rest = _Sets(bound).conjunction(T.conjuncts(condition))
     if not any(i.masked for i in intervals):
         rest = []
     return Domain(tuple(intervals) or (Interval(upper=(T.const(0),)),), T.conjunction(*rest))
@@ -179,17 +190,6 @@ class _Sets:
             for low in (T.const(0), *i.lower)
             for high in (self.extent, *i.upper)
         )
-
-    def with_width(self, i: Interval) -> Interval:
-        """Return an interval that ends before it begins wherever it has no element: if it has one
-        width in all places and that may be 0, what stands between its bounds in some belongs to
-        it in none."""
-        for low, high in product(i.lower, i.upper):
-            width = T.sub(high, low)
-            if low.free and not width.free and not is_at_least(width, T.const(1)):
-                has_any = T.compare("<", T.const(0), width)
-                i = replace(i, upper=(*i.upper, T.where(has_any, self.extent, T.const(0))))
-        return i
 
     def union(self, conditions: Iterable[Term]) -> list[Interval]:
         """One part after the other is added whole; those before it keep what lies below

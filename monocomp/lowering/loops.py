@@ -184,7 +184,7 @@ class Loops(Values):
         name = self.new_axis(group.extent, role, avoid)
         parts = {f: T.open_as(f, (name,))[1] for f in folds}
         bound, condition = T.index(name, group.extent), parts[folds[0]][0]
-        domain = split(bound, condition)
+        domain = split(bound, condition).of_rows(bound.extent, self.tile_axes)
         self.prepare([t for i in domain.intervals for t in (*i.lower, *i.upper)])
         elements = [p for elements in parts.values() for p in elements]
         # A list keeps the first of equal values.
