@@ -129,7 +129,7 @@ def _selecting(dim: int, count: int, shape: Shape, computed: int) -> Callable[..
         return t.index_select(dim, positions).reshape(shape)
 
     def index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
-        return t[(*before, *positions)]
+        return t[(*before, *positions)].contiguous()
 
     if computed > 1:
         return index
@@ -183,7 +183,9 @@ def _at_all(ops: TileOps, every: Value, at: Sequence[Tile], shape: Shape) -> Til
 
 
 def _index(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:
-    return t[positions]
+    """Return elements in their order: torch lays them out as positions are, and without elements
+    it does not."""
+    return t[positions].contiguous()
 
 
 def _copy_element(t: torch.Tensor, *positions: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ def test_candidates_in_every_language() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "element_bytes"), [("softmax", 2), ("document", 2), ("causal", 4)]
+    ("name", "element_bytes"), [("softmax", 2), ("paged_attention", 2), ("causal", 4)]
 )
 def test_no_form_in_another_language(name: str, element_bytes: int) -> None:
     """The first takes the kernel by itself."""

@@ -185,7 +185,7 @@ def test_the_plan_of_a_call_is_what_the_printed_function_does(
 
 def test_a_plan_knows_the_views_that_kernels_read() -> None:
     """As wide as their offsets are: the gradient of a cache, on a GPU."""
-    sizes = {"b": 64, "h": 32, "g": 8, "q": 1, "r": 4096, "d": 128, "e": 128}
+    sizes = {"b": 64, "h": 32, "g": 8, "q": 16, "r": 4096, "d": 128, "e": 128}
     gradient = mc.grad(library.load("rolling_cache"), extents=sizes)
     kernel = mc.compile(gradient, processors=PROCESSORS)
     module, configs = emitted_at(kernel, sizes)

@@ -4,6 +4,8 @@ what their parts do, in fewer steps."""
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 import torch
 from torch import Tensor
@@ -38,6 +40,15 @@ def test_elements_go_where_they_belong(name: str) -> None:
     assert largest(text, X, places) < 5 * X.numel()
     for count in (0, 1):
         largest(text, X[:count], torch.full((count,), 4))
+
+
+@pytest.mark.parametrize("dims", [*map(",".join, permutations("bgqr"))][::5])
+def test_elements_at_positions_are_in_their_order(dims: str) -> None:
+    """Torch lays them out as the positions lie."""
+    text = f"input L[{dims}]: int, K[b,g,k,d]\nO[b,q,g,r,d] = K[b, g, L[{dims}], d]"
+    sizes = {"b": 1, "g": 2, "q": 5, "r": 3}
+    positions = torch.randint(0, 7, [sizes[d] for d in dims.split(",")])
+    largest(text, positions, torch.randn(1, 2, 7, 4))
 
 
 def test_elements_are_read_at_positions() -> None:
