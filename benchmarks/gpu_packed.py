@@ -45,12 +45,12 @@ class Case:
 
     @property
     def words(self) -> tuple[str, str]:
-        """What `--only` is compared with."""
+        """Return the words that `--only` chooses by."""
         return "causal" if self.is_causal else "full", f"d={self.head}"
 
     @property
     def heads(self) -> int:
-        """How many heads there are."""
+        """Return the number of heads."""
         return max(1, WIDTH // self.head) if sum(self.lengths) > SEQUENCES * 8 else 2
 
     def operations(self) -> float:
@@ -75,7 +75,7 @@ def cases(setting: Setting) -> list[Case]:
 
 @dataclass
 class Result(gpu.Contest[Case]):
-    """What was found for one case."""
+    """The outcome of one case."""
 
     schedules: dict[str, str]
 

@@ -70,7 +70,7 @@ class _Division:
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
         whiles = [s for s in statements if isinstance(s, B.While)]
-        # What a stretch of blocks follows from, which is one of all rows.
+        # Names that say where a stretch of blocks is, which all rows have in common.
         self.stretches = {t.attr for s in B.walk(tuple(whiles)) for t in B.targets(s)}
         self.meet = any(isinstance(s, B.Meet) for s in statements)  # those without rows as well
         self.taken = {t.attr for s in statements for t in B.targets(s)}
