@@ -32,6 +32,20 @@
       });
     }
 
+    // Formulas were measured without the reader's fonts: those that run out of their line are
+    // measured again.
+    const fit = () => {
+      const wide = [];
+      for (const formula of all("math")) {
+        const box = formula.closest(".mc-eq, .mc-said");
+        const size = parseFloat(getComputedStyle(formula).fontSize);
+        if (box && box.scrollWidth > box.clientWidth) wide.push([formula, box.scrollWidth / size]);
+      }
+      for (const [formula, ems] of wide) formula.style.setProperty("--ems", ems);
+    };
+    root.addEventListener("toggle", fit, true);
+    fit();
+
     // Long lists of arguments stand before what is computed.
     for (const box of all(".mc-listing:has(.mc-no)")) {
       const first = box.querySelector("[data-o]");
@@ -96,6 +110,7 @@
       root.dataset.at = at;
       where.value = `step ${at} of ${steps.length}`;
       link.href = link.textContent = `#step-${at}`;
+      fit();
     };
     const moveTo = (n) => {
       go(n);

@@ -120,7 +120,8 @@ def picture(svg: str, said: str) -> str:
     """Return a drawing as an image: viewers that remove drawings keep images, and say what's on
     them."""
     data = b64encode(svg.encode()).decode()
-    return f'<img class="mc-picture" alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
+    source = f"data:image/svg+xml;base64,{data}"
+    return f'<img class="mc-picture" style="max-width:100%" alt="{escape(said)}" src="{source}">'
 
 
 def inline(svg: str) -> str:

@@ -77,7 +77,8 @@ def _comma() -> Set:
 def _name(name: str) -> Set:
     if name.endswith("'"):
         base, count = _name(name.rstrip("'")), len(name) - len(name.rstrip("'"))
-        return Set(f"<msup>{base.markup}<mo>{'′' * count}</mo></msup>", base.width + 0.3 * count)
+        mark = '<mo lspace="0" rspace="0">\'</mo>'  # fonts differ in how high they set a prime
+        return _row(base, *[Set(mark, 0.3)] * count)
     stem, _, number = name.rpartition("_")
     if stem and number.isdigit():
         below = _row(_hidden("_"), _number(number))

@@ -83,6 +83,31 @@ def test_every_step_fits(browser: Browser, pages: dict[str, Path]) -> None:
     assert browser.value(AT) == steps
 
 
+# Formulas that run out of their line and could be smaller; words of first columns that are broken.
+CUT = """[...document.querySelectorAll('.mc math')].filter(m => {
+    const b = m.closest('.mc-eq, .mc-said');
+    const least = b && 0.73 * parseFloat(getComputedStyle(b).fontSize);
+    return b && b.scrollWidth > b.clientWidth && parseFloat(getComputedStyle(m).fontSize) > least;
+}).map(m => m.getAttribute('aria-label') || m.textContent)"""
+BROKEN = """[...document.querySelectorAll('.mc-table :is(th, td):first-child')].filter(e => {
+    const words = document.createRange();
+    words.selectNodeContents(e);
+    const lines = new Set([...words.getClientRects()].map(r => r.bottom));
+    return lines.size > e.textContent.trim().split(/\\s+/).length;
+}).map(e => e.textContent)"""
+
+
+@pytest.mark.parametrize("name", ["hedgehog_attention", "gradient"])
+def test_every_step_fits_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=390)
+    browser.press("Home")
+    for _ in range(browser.value("document.querySelectorAll('.mc-step').length")):
+        assert browser.value(WIDTH) == 390
+        assert browser.value(CUT) == []
+        browser.press("ArrowRight")
+    assert browser.value(BROKEN) == []
+
+
 def test_keys(browser: Browser, pages: dict[str, Path]) -> None:
     """They work at once; the page begins with the first step that decides."""
     browser.open(pages["causal"])
@@ -187,13 +212,15 @@ def shown(notebook: Path, trusted: bool) -> str:
         for output in cell.get("outputs", ()):
             data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
             if html := data.get("text/html"):
-                parts.append(f"<div>{html if trusted else Sanitised(html).html}</div>")
+                cleaned = f'<div style="overflow: auto">{Sanitised(html).html}</div>'
+                parts.append(f"<div>{html}</div>" if trusted else cleaned)  # as Jupyter shows it
             elif trusted and "image/svg+xml" in data:
                 parts.append(data["image/svg+xml"])
             else:
                 text = "".join(output.get("text", "")) or data.get("text/plain", "")
                 parts.append(f"<pre>{escape(text)}</pre>")
-    style = "<style>pre { white-space: pre-wrap; overflow-wrap: anywhere }</style>"
+    style = "<style>pre { white-space: pre-wrap; overflow-wrap: anywhere }"
+    style += "img { max-width: 100% }</style>"
     return document(notebook.stem, style + "\n".join(parts))
 
 
@@ -204,9 +231,9 @@ def test_notebooks(browser: Browser, tmp_path: Path, notebook: Path, trusted: bo
     """As they are stored, run here or just cloned: nothing is too wide, and explorers walk."""
     path = tmp_path / "notebook.html"
     path.write_text(shown(notebook, trusted), encoding="utf-8")
-    for dark in (False, True):
-        browser.open(path, dark=dark, scripts=trusted)
-        assert browser.value(WIDTH) <= 1000
+    for dark, width in ((False, 390), (False, 1000), (True, 1000)):
+        browser.open(path, width=width, dark=dark, scripts=trusted)
+        assert browser.value(WIDTH) <= width
         assert browser.complaints == [] and browser.requests == [path.as_uri()]
     walks = browser.value("document.querySelectorAll('.mc-bar-top').length")
     assert walks == (path.read_text(encoding="utf-8").count("<script>") if trusted else 0)
