@@ -235,6 +235,34 @@ def factor_number(t: Term) -> Term | None:
 
 
 @quotients.procedure
+def share_filter(t: Term) -> Term | None:
+    """Let conditions that do not vary leave the filter of a sum that then meets its divisor.
+
+    Law:     `sum[k if c and d](x) = c * sum[k if d](x)`
+    Claims:  filter_bracket, hoist_factor
+    Needs:   c is free of k, and the sum is divided by that without c
+    before:  A[i] = sum[k if 0 < k and Y[i] < 1](X[i,k]) / sum[k if 0 < k](X[i,k])
+    after:   A[i] = (Y[i] < 1) * sum[k if 0 < k](X[i,k]) / sum[k if 0 < k](X[i,k])
+    """
+    parts = t.args if t.op == "mul" else ()
+    divisors = [f.args[0] for f in parts if f.op == "pow" and f.attr < 0]
+    divisors = [z for z in divisors if z.op == "fold"]
+    for f in parts if divisors else ():
+        base, power = T.base_and_power(f)
+        if base.op != "fold" or base.attr.monoid != "sum" or power < 0:
+            continue
+        opened, (condition, body) = T.open_fold(base)
+        fixed = frozenset(c for c in T.conjuncts(condition) if c.free <= base.free)
+        for total in divisors if fixed else ():
+            left = fixed - frozenset(T.conjuncts(total.args[0]))
+            others = (c for c in T.conjuncts(condition) if c not in left)
+            if left and T.fold("sum", opened, T.conjunction(*others), body) is total:
+                bracket = T.bracket(T.conjunction(*left))
+                return T.mul(*(g for g in t.args if g is not f), bracket, T.power_of(total, power))
+    return None
+
+
+@quotients.procedure
 def divide_addends(t: Term) -> Term | None:
     """A sum is divided addend by addend where a divisor cancels.
 

@@ -103,23 +103,34 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _multiplied_inputs(bodies: Sequence[Term]) -> set[str]:
-    """Return the names of inputs that a sum multiplies by what may be less than 0: their -inf is
-    unspecified."""
+    """Return the names of inputs that a sum multiplies by what may be less than 0, or has an index
+    that they lack: their -inf is unspecified."""
     from monocomp.terms import subterms
     from monocomp.terms.domain import MASKS_ARE_READ, REALS_ARE_READ, domain
     from monocomp.terms.masks import added_names
 
     sums = (t for t in subterms(*bodies) if t.op in ("fold", "fold_at"))
-    elements = (t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean", "var"))
+    elements = [t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean", "var")]
+    added = {t for e in elements for t in _addends(e)}
     products = [t for t in subterms(*elements) if t.op == "mul" and t.kind == "float"]
     return {
         name
         for t in products
         for f in t.args
         if domain(f, MASKS_ARE_READ).masked
-        if any(domain(g, REALS_ARE_READ).lo < 0 for g in t.args if g is not f)
+        for g in t.args
+        if g is not f
+        if domain(g, REALS_ARE_READ).lo < 0 or (t in added and not g.free <= f.free)
         for name in added_names(f)
     }
+
+
+def _addends(t: Term) -> Iterator[Term]:
+    """Yield a term, what it adds up or chooses among, and the elements of sums that it is."""
+    yield t
+    is_sum = t.op == "fold" and t.attr.monoid == "sum"
+    for part in t.args if is_sum or t.op in ("add", "where") else ():
+        yield from _addends(part)
 
 
 def check_program(

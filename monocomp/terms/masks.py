@@ -17,6 +17,7 @@ from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms import Term
 from monocomp.terms.domain import Assumptions, domain, is_contraction
 from monocomp.terms.equations import Equations
+from monocomp.terms.facts import is_nonnegative
 from monocomp.terms.transfer import REAL
 
 EXTREMA = ("max", "min")  # a frame is a maximum, or minus a minimum
@@ -79,8 +80,8 @@ def _is_exponent(t: Term) -> bool:
 @lru_cache(maxsize=4096)
 def added_names(t: Term) -> frozenset[str]:
     """Return the names of inputs and definitions whose elements are added up in t, as they are or
-    scaled: by numbers more than 0, or by what varies with fewer indices. What is multiplied
-    otherwise is a number."""
+    scaled: by what is at least 0, or varies with fewer indices. What is multiplied otherwise is a
+    number."""
     parts: Iterable[Term] = ()
     if t.kind != "float":
         return frozenset()  # a position or a count is a number whatever is read for it
@@ -98,8 +99,8 @@ def added_names(t: Term) -> frozenset[str]:
 
 
 def _is_scale(factor: Term, t: Term) -> bool:
-    """True if a factor varies with fewer indices than t does, and is no aggregate."""
-    return not factor.folded and factor.free < t.free
+    """True if a factor is at least 0, or varies with fewer indices than t and is no aggregate."""
+    return is_nonnegative(factor) or (not factor.folded and factor.free < t.free)
 
 
 def _multiplies(t: Term) -> bool:

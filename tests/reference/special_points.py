@@ -106,6 +106,8 @@ PROGRAMS = [
     "O[q,k] = log_softmax[k if k == 1](S[q,k] + Mask[q,k])",
     "O[q,k] = W[q] / sigmoid(2 * Mask[q,k])",
     "O[q,k] = softmax[k](S[q,k] + Off[q])",
+    "O[e,q,k] = softmax[k](R[q,e] * S[q,k] + exp(V[e,0]) * Mask[q,k])",
+    "O[q,e] = softmax[e](sum[k](Mask[q,k] * exp(V[k,e])))",
     "O[q,k] = softmax[k if 0 < k](S[q,k - 1] / W[k])",
     "O[q] = sum[k](maximum(exp(S[q,k]) * W[k] ** 2, exp(-inf)))",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",

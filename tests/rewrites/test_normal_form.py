@@ -46,6 +46,13 @@ NEAR_MISSES = {
         "A[i] = sum[k](exp(B[i]) * X[i,k]) + sum[k](exp(B[i]) * Y[k])",  # it does not vary
         "A[i] = sum[k](exp(X[i,k])) * sum[k](exp(X[i,k]) * Y[k])",
     ],
+    "share_filter": [
+        "A[i] = sum[k if 0 < k and Y[k] < 1](exp(X[i,k])) / sum[k if 0 < k](exp(X[i,k]))",
+        "A[i] = sum[k if 0 < k and B[i] < 1](exp(X[i,k])) / sum[k if 0 < k](exp(2 * X[i,k]))",
+        "A[i] = sum[k if 0 < k and B[i] < 1](exp(X[i,k])) * sum[k if 0 < k](exp(X[i,k]))",
+        "A[i] = sum[k if 0 < k](exp(X[i,k])) / sum[k if 0 < k and B[i] < 1](exp(X[i,k]))",
+        "A[i] = max[k if 0 < k and B[i] < 1](exp(X[i,k])) / max[k if 0 < k](exp(X[i,k]))",
+    ],
     "divide_addends": [
         "A[i] = (X[i,0] * Y[i] + Z[i]) ** 2 / Y[i] ** 2",  # a power
         "A[i] = (sum[k if k < i](X[i,k] ** 0) * M[i] + Y[i]) ** 2 / sum[k if k < i](X[i,k] ** 0)",
@@ -147,6 +154,12 @@ VARIANTS = {
         # one of them holds another fold
         "sum[k if k < i](exp(X[i,k]) * Y[k]) + sum[k if k < i](exp(X[i,k]) * max[j](D[i,j,k]))"
         " => sum[k if k < i](exp(X[i,k]) * (Y[k] + max[j](D[i,j,k])))",
+    ],
+    "share_filter": [
+        # one of its conditions is that of the divisor
+        "sum[k if k < i and i < 2 and B[i] < 1](exp(X[i,k])) ** 2"
+        " / sum[k if k < i and B[i] < 1](exp(X[i,k]))"
+        " => (i < 2) * sum[k if k < i and B[i] < 1](exp(X[i,k]))",
     ],
     "divide_addends": [
         "(B[i] ** 2 * X[i,0] + 1) / B[i] => X[i,0] * B[i] + 1 / B[i]",
