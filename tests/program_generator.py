@@ -1,359 +1,476 @@
-"""Random well-typed programs, drawn from the grammar of the language.
+"""Random programs, drawn from the grammar of the language, and inputs at special points.
 
-    programs()      a strategy of Hypothesis for texts: up to three definitions over inputs of all
-                    kinds, with reductions, prefixes, softmax, masks, gathers, monoids, parameters
-    program(seed)   such a text, drawn without Hypothesis, the same for the same seed
+    program(seed)            a text that divides by what may be 0, takes logarithms and roots of
+                             anything, leaves rows empty, masks with -inf, and is safe or naive
+    careful(seed)            one that makes sense at random positions
+    programs()               a strategy of Hypothesis for such texts
+    inputs(seed, profile)    inputs by name, at sizes of 1 to 5, of the numbers of a profile
 
-What is drawn makes sense at random places: roots and logarithms of what is not negative,
-divisors away from 0, subscripts inside their tensors, and no float comparison, sign or
-floor of anything but elements, as rounding could turn them round. Every index that is bound
-is read plainly, so that its extent is known however the program is rewritten. Names are
-fixed: `A[i,k] B[k,j] X[i] Y[k] W[j] T[i,k]: int N[i]: int F[k]: bool`, `c: float`, `s: int`.
+Names are fixed, see `HEAD`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 from hypothesis import strategies as st
 
-# Index names by the extent that they have; the second name of a pair meets the first in Y.
-CLASSES = {"i": ("i",), "k": ("k", "l"), "j": ("j",)}
-TENSORS = {"A": "ik", "B": "kj", "X": "i", "Y": "k", "W": "j"}
+Scope: TypeAlias = tuple[str, ...]
+Rule: TypeAlias = Callable[[int, Scope], str]
+
+EXTENTS = {"i": "i", "k": "k", "l": "k", "j": "j"}  # of indices: l runs where k does
+READS = {"A": "ik", "S": "ik", "B": "kj", "X": "i", "Y": "k", "W": "j", "C": ""}
+HEAD = (
+    "input A[i,k], S[i,k], B[k,j], X[i], Y[k], W[j], C, M[i,k], N[i]: int, T[k]: int,"
+    " F[k]: bool, G[i,k]: bool\nparam c: float = 1.5, s: int = 2\n"
+)
 PARAMS = {"c": 1.5, "s": 2}
 MONOIDS = {
-    "Affine": "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')",
-    "Both": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))",
+    "Affine": "monoid Affine(a, u) = unit (1, 0), combine (a * a', a' * u + u')\n",
+    "Both": "monoid Both(p, q) = unit (0, -inf), combine (p + p', maximum(q, q'))\n",
 }
-NUMBERS = ["2", "3", "0.5", "1", "-1.5", "0.25", "1 / 3", "0"]
+INDEX = "index r < 2\n"  # of the largest elements
+FUNCTIONS = (
+    *("tanh({})", "sigmoid({})", "relu({})", "abs({})", "exp({})", "log({})", "sqrt({})", "-({})"),
+    *("softplus({})", "silu({})", "exp(-({}))", "log(1 + exp({}))", "sin({})", "sign({})"),
+)
+POWERS = ("2", "3", "(-1)", "0.5", "(-0.5)", "(-2)", "1.5", "4", "9", "10")
+# With {if}: an index and perhaps a filter; {a}: a logit or an element; {b}: a value.
+WEIGHTED = (
+    "sum[{if}](exp({a}) * {b})",
+    "sum[{if}](exp({a}) * {b}) / sum[{if}](exp({a}))",
+    "log(sum[{if}](exp({a}) * {b}))",
+    "log(sum[{if}](exp({a})))",
+    "(sum[{if}](exp({a}) * {b}) + 1) / (sum[{if}](exp({a})) + 1)",
+    "sum[{if}](exp({a} - max[{if}]({a})) * {b}) / sum[{if}](exp({a} - max[{if}]({a})))",
+    "sum[{if}](exp({a} - max[{if}]({a})) * {b})",
+    "max[{if}]({a}) + log(sum[{if}](exp({a} - max[{if}]({a}))))",
+)
+STATISTICS = (
+    "-sum[{x}](softmax[{if}]({a}) * log(softmax[{if}]({a})))",
+    "sum[{x}](softmax[{if}]({a}) * log_softmax[{if}]({a}))",
+    "sum[{x}](softmax[{if}]({a}) * (log(softmax[{if}]({a})) - log(softmax[{if}]({b}))))",
+    "max[{x}](softmax[{if}]({a}))",
+    "sum[{x}](softmax[{if}]({a}) ** 2)",
+    "logsumexp[{if}]({a}) + max[{if}]({a})",
+)
+CASCADES = (
+    "sum[{if}]({b}) / sum[{if}]({a})",
+    "sum[{if}](({a} - {r}[{if}]({a})) * {b})",
+    "mean[{if}](({a} - mean[{if}]({a})) ** {n})",
+    "(mean[{if}]({a} ** 2) - mean[{if}]({a}) ** 2)",
+    "sum[{if}]({b} * exp({a} - {r}[{if}]({a})))",
+    "max[{if}]({a} - {r}[{if}]({a}))",
+    "sum[{if}]({b} / {r}[{if}]({a}))",
+    "sum[{if}]({a} * {r}[{if}]({a}))",
+)
+# With {r}: an index, its place among the largest, and perhaps a filter; {read}: an element there.
+SELECTIONS = (
+    "max[r](top[{r}]({a}))",
+    "sum[r](exp(top[{r}]({a})) * {b})",
+    "sum[r](softmax[r](top[{r}]({a})) * r)",
+    "sum[r]((1 + r) * argtop[{r}]({a}))",
+    "sum[r if 0 <= argtop[{r}]({a})]({read})",
+)
+COUNTS = (
+    *("argmax[{if}]({a})", "argmin[{if}]({a})", "sum[{if}](1)"),
+    *("where(any[{if}]({a} < 0.5), 1, 2)", "where(all[{if}]({a} < 0.5), 1, 2)"),
+)
 
-Choose = Callable[[Sequence[object]], object]  # one of several
 
-
-def _extent(index: str) -> str:
-    return next(key for key, names in CLASSES.items() if index in names)
-
-
-@dataclass
 class _Generator:
     """Draws expressions; `scope` is always the tuple of indices that may be used."""
 
-    choose: Choose
-    definitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    monoids: set[str] = field(default_factory=set)
+    is_careful: ClassVar[bool] = False
+    weighted_forms: ClassVar[tuple[str, ...]] = WEIGHTED
+    cascades: ClassVar[tuple[str, ...]] = CASCADES
+    counts: ClassVar[tuple[str, ...]] = COUNTS
 
-    def pick(self, *choices: object) -> object:
-        return self.choose(choices)
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.definitions: dict[str, Scope] = {}
 
-    def call(self, rules: list[str], depth: int, scope: tuple[str, ...]) -> str:
-        rule = str(self.choose(rules))
-        return str(getattr(self, f"_{rule}")(depth, scope))
+    def pick(self, *choices: str) -> str:
+        return self.rng.choice(choices)
 
-    # Floats
-
-    def number(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Any float (or int) expression."""
+    def number(self, depth: int, scope: Scope) -> str:
         if depth <= 0:
-            return self.call(["read", "read", "literal", "place"], 0, scope)
-        rules = ["read", "literal", "plus", "times", "times", "over", "unary", "choice"]
-        rules += ["aggregate", "aggregate", "weighted", "weighted", "pair", "extreme", "power"]
-        rules += ["prefix", "keep", "monoid", "count", "cascade", "cascade", "scaled"]
-        return self.call(rules, depth - 1, scope)
+            return self.leaf(scope)
+        return self.rng.choice(self.rules())(depth - 1, scope)
 
-    def _read(self, depth: int, scope: tuple[str, ...]) -> str:
+    def rules(self) -> list[Rule]:
+        rules = [self.leaf_of, self.sum, self.sum, self.product, self.product, self.quotient]
+        rules += [self.quotient, self.function, self.choice, self.choice, self.extreme, self.power]
+        rules += [self.aggregate, self.aggregate, self.aggregate, self.average, self.average]
+        rules += [self.weighted, self.weighted, self.statistic, self.cascade, self.cascade]
+        rules += [self.prefix, self.keep, self.keep, self.monoid, self.count, self.bracket]
+        return [*rules, self.selection]
+
+    def leaf(self, scope: Scope) -> str:
         found = []
-        for name, dims in TENSORS.items():
-            subscripts = [self.subscript(dim, scope) for dim in dims]
-            if all(subscripts):
-                found.append(f"{name}[{','.join(subscripts)}]")
-        for name, indices in self.definitions.items():
-            subscripts = [self.subscript(_extent(i), scope) for i in indices]
-            if all(subscripts):
-                found.append(f"{name}[{','.join(subscripts)}]" if indices else name)
-        return str(self.pick(*found)) if found else self._literal(depth, scope)
+        for name, dims in (*READS.items(), *self.definitions.items()):
+            positions = [[i for i in scope if EXTENTS[i] == EXTENTS[d]] for d in dims]
+            if all(positions):
+                subscripts = ",".join(map(self.rng.choice, positions))
+                found.append(f"{name}[{subscripts}]" if dims else name)
+        if "i" in scope and self.rng.random() < 0.15:
+            found.append("N[i]")
+        if "k" in scope and self.rng.random() < 0.1:
+            found += ["Y[T[k]]", "k", "where(k > 0, Y[k - 1], 0)"]
+        if self.rng.random() < 0.12 or not found:
+            return self.pick("1", "2", "0.5", "-1", "c", "|k|", "3")
+        return self.rng.choice(found)
 
-    def subscript(self, extent: str, scope: tuple[str, ...]) -> str:
-        """A place in a dimension: mostly a plain index, or computed and inside."""
-        plain = [i for i in CLASSES[extent] if i in scope]
-        if not plain:
-            return ""
-        index = str(self.pick(*plain))
-        if extent == "k" and self.choose(range(10)) == 0:
-            gather = ["T[i,k]"] if {"i", "k"} <= set(scope) else []
-            return str(
-                self.pick(f"{index} // 2", f"|k| - 1 - {index}", f"2 * {index} % |k|", *gather)
-            )
-        return index
+    def leaf_of(self, depth: int, scope: Scope) -> str:
+        return self.leaf(scope)
 
-    def _literal(self, depth: int, scope: tuple[str, ...]) -> str:
-        return str(self.pick(*NUMBERS, "c", "s", "|k|"))
-
-    def _place(self, depth: int, scope: tuple[str, ...]) -> str:
-        return f"({self.integer(1, scope)})"
-
-    def _plus(self, depth: int, scope: tuple[str, ...]) -> str:
+    def sum(self, depth: int, scope: Scope) -> str:
         return f"({self.number(depth, scope)} {self.pick('+', '-')} {self.number(depth, scope)})"
 
-    def _times(self, depth: int, scope: tuple[str, ...]) -> str:
-        factors = [self.number(depth, scope), self.number(depth, scope)]
-        if self.choose(range(5)) == 0:
-            factors.append(f"({self.condition(1, scope)})")
-        return f"({' * '.join(factors)})"
+    def product(self, depth: int, scope: Scope) -> str:
+        return f"({self.number(depth, scope)} * {self.number(depth, scope)})"
 
-    def _over(self, depth: int, scope: tuple[str, ...]) -> str:
-        return f"({self.number(depth, scope)} / {self.positive(depth, scope)})"
+    def bracket(self, depth: int, scope: Scope) -> str:
+        return f"({self.condition(depth, scope)} * {self.number(depth, scope)})"
 
-    def _unary(self, depth: int, scope: tuple[str, ...]) -> str:
-        name = self.pick("tanh", "sigmoid", "relu", "abs", "sin", "softplus", "-", "stop")
-        return f"{name}({self.number(depth, scope)})"
+    def quotient(self, depth: int, scope: Scope) -> str:
+        over, under = self.number(depth, scope), self.number(depth, scope)
+        if self.rng.random() < 0.5:
+            return f"({over} / {under})"
+        under = self.pick("abs({})", "exp({})", "({}) ** 2", "relu({})").format(under)
+        return f"({over} / ({self.pick('1', '0.5', 'abs(C)')} + {under}))"
 
-    def _power(self, depth: int, scope: tuple[str, ...]) -> str:
-        if self.pick(True, False):
-            return f"({self.number(depth, scope)}) ** {self.pick(2, 3)}"
-        return (
-            f"({self.positive(depth, scope)}) ** {self.pick('0.5', '(-1)', '1.5', '(1 / 3)', 'c')}"
-        )
+    def function(self, depth: int, scope: Scope) -> str:
+        return self.pick(*FUNCTIONS).format(self.number(depth, scope))
 
-    def _choice(self, depth: int, scope: tuple[str, ...]) -> str:
-        condition, b = self.condition(1, scope), self.pick("0", self.number(depth, scope))
-        return f"where({condition}, {self.number(depth, scope)}, {b})"
+    def choice(self, depth: int, scope: Scope) -> str:
+        other = self.number(depth, scope) if self.rng.random() < 0.6 else "0"
+        return f"where({self.condition(depth, scope)}, {self.number(depth, scope)}, {other})"
 
-    def _extreme(self, depth: int, scope: tuple[str, ...]) -> str:
+    def extreme(self, depth: int, scope: Scope) -> str:
         name = self.pick("maximum", "minimum")
         return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
 
-    def positive(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Something > 0, away from 0."""
-        inner = self.number(depth - 1, scope)
-        return str(
-            self.pick(
-                f"(1 + abs({inner}))",
-                f"(0.5 + sigmoid({inner}))",
-                f"exp(tanh({inner}))",
-                f"(1 + ({inner}) ** 2)",
-                f"sqrt(1 + relu({inner}))",
-                f"(1 + log(1 + exp(sin({inner}))))",
-                "(1 + |k|)",
-            )
-        )
+    def power(self, depth: int, scope: Scope) -> str:
+        # What leaves int64 is rounding: a power of ints is one of floats.
+        return f"(1.0 * ({self.number(depth, scope)})) ** {self.pick(*POWERS)}"
 
     # Reductions
 
-    def bind(self, scope: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """An index to bind, shadowing perhaps, and the scope inside."""
-        index = str(self.pick("k", "l", "k", "j", "i"))
+    def bind(self, scope: Scope) -> tuple[str, Scope]:
+        index = self.pick("k", "k", "k", "l", "j")
         return index, tuple(dict.fromkeys((*scope, index)))
 
-    def witness(self, index: str, scope: tuple[str, ...]) -> str:
+    def element(self, index: str, scope: Scope) -> str:
         """A plain read that varies with an index."""
-        rows = "A[i,{}]" if "i" in scope else "Y[{}]"
-        return {"k": rows.format(index), "j": "W[j]", "i": "X[i]"}[_extent(index)]
+        if index == "j":
+            return "W[j]"
+        return f"{self.pick('S', 'A')}[i,{index}]" if "i" in scope else f"Y[{index}]"
 
-    def all_of(self, indices: tuple[str, ...]) -> list[str]:
-        """Something to add or multiply with, in which all of the indices occur."""
-        rest = [i for i in indices if i != "i"]
-        reads = [self.witness(i, indices) for i in rest or indices]
-        if "i" in indices and "j" in rest:
-            reads.append("X[i]")
-        return [f"{self.pick(*'+-*')} {read}" for read in reads]
-
-    def filtered(self, index: str, scope: tuple[str, ...]) -> str:
-        """What stands in the brackets of a reduction."""
-        if self.choose(range(3)):
+    def filtered(self, depth: int, index: str, scope: Scope) -> str:
+        if self.rng.random() < 0.55:
             return index
-        return f"{index} if {self.condition(1, scope, index)}"
+        return f"{index} if {self.condition(min(depth, 1), scope, index)}"
 
-    def logit(self, depth: int, index: str, scope: tuple[str, ...]) -> str:
-        """What may stand under exp: moderate, or -inf."""
-        base = f"{self.witness(index, scope)} * {self.pick(1, '0.5', 'tanh(c)', 'sqrt(|k|)')}"
-        rest = f"{self.pick(*'+-')} tanh({self.number(depth - 1, scope)})"
-        text = str(self.pick(base, f"{base} {rest}", f"{base} {rest}"))
-        masked = self.choose(range(6))
-        if masked == 0:
-            return f"where({self.condition(1, scope, index)}, {text}, -inf)"
-        if masked == 1:
-            return f"{text} + where({self.condition(1, scope, index)}, 0, -inf)"
-        return text
-
-    def _aggregate(self, depth: int, scope: tuple[str, ...]) -> str:
-        index, inner = self.bind(scope)
-        body = f"{self.witness(index, inner)} {self.pick(*'*+-')} {self.number(depth, inner)}"
-        name = str(self.pick("sum", "sum", "sum", "mean", "var", "max", "min"))
-        if name in ("max", "min") and self.pick(True, False):
-            body = f"{self.pick(2, -1, 'c', 'exp(X[0])', '|k|')} * {self.witness(index, inner)}"
-        places = index if name in ("max", "min") else self.filtered(index, inner)
-        return f"{name}[{places}]({body})"
-
-    def _pair(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Two indices at once, in either order."""
-        inner = tuple(dict.fromkeys((*scope, "k", "j")))
-        name, places = self.pick("sum", "max", "min"), self.pick("j, k", "k, j")
-        if name == "sum" and self.pick(True, False):
-            places = f"{places} if {self.condition(1, inner, 'k')}"
-        return f"{name}[{places}](B[k,j] {self.pick(*'+*')} {self.number(depth, inner)})"
-
-    def _weighted(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Sums of exponentials, and quotients of them."""
-        index, inner = self.bind(scope)
-        places = self.filtered(index, inner)
-        logit, value = self.logit(depth, index, inner), self.number(depth, inner)
-        shift = f"max[{places}]({logit})"
-        return str(
-            self.pick(
-                f"sum[{places}](exp({logit}) * {value})",
-                f"sum[{places}](softmax[{places}]({logit}) * {value})",
-                f"sum[{places}](exp({logit} - {shift}) * {value})"
-                f" / sum[{places}](exp({logit} - {shift}))",
-                f"sum[{places}](exp({logit}) * {value}) / sum[{places}](exp({logit}))",
-                f"tanh(logsumexp[{index}]({self.logit(depth, index, inner)}))"
-                if "inf" not in logit
-                else f"exp(logsumexp[{places}]({logit}))",
-            )
+    def logit(self, depth: int, index: str, scope: Scope) -> str:
+        x = self.element(index, scope)
+        mask = f"M[i,{index}]" if "i" in scope and index != "j" else "C"
+        return self.pick(
+            *(x, x, f"{x} + {mask}", f"{x} + {mask}"),
+            f"where({self.condition(0, scope, index)}, {x}, -inf)",
+            f"{x} + where({self.condition(0, scope, index)}, 0, -inf)",
+            f"{x} {self.pick('*', '+', '-')} {self.number(depth - 1, scope)}",
+            f"1.0 * {self.number(depth, scope)}",  # ints have no infinity
         )
 
-    def _cascade(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Aggregates of one index, one inside the other."""
-        index, inner = self.bind(scope)
-        places = self.filtered(index, inner)
-        x, y = self.witness(index, inner), self.number(0, inner)
-        result = f"{self.pick('sum', 'max', 'min', 'mean')}[{places}]({x})"
-        return str(
-            self.pick(
-                f"sum[{places}](({x} - {result}) * {y})".replace("inf", "0"),
-                f"sum[{index}](({x} - mean[{index}]({x})) ** {self.pick(2, 3, 4)})",
-                f"(mean[{places}]({x} ** 2) - mean[{places}]({x}) ** 2)",
-                f"sum[{index}](cos({x} - sum[{index}]({x})) * {y})",
-                f"sum[{index}]({y} * exp(tanh({x}) - max[{index}](tanh({x}))))",
-                f"sum[{index}](relu({x} - max[{index}]({x}) / 2))",
-                f"sum[{index}](where({self.condition(0, inner, index)}, "
-                f"{x} * sum[{index}]({x}), {y}))",
-                f"sum[{index} if {index} == {self.integer(0, scope)}]({x} * {y})",
-            )
-        )
+    def aggregate(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        name = self.pick("sum", "sum", "mean", "var", "max", "max", "min", "prod", "logsumexp")
+        body = self.number(depth, inside)
+        if self.rng.random() < 0.6:
+            body = f"{self.element(index, inside)} {self.pick('+', '-', '*', '*')} {body}"
+        return f"{name}[{self.filtered(depth, index, inside)}]({body})"
 
-    def _scaled(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Exponentials in quotients, logarithms, maxima and comparisons."""
-        index, inner = self.bind(scope)
-        places = self.filtered(index, inner)
-        logit, x = self.logit(depth, index, inner), self.witness(index, inner)
-        a, b = self.positive(depth - 1, scope), self.positive(depth - 1, scope)
-        return str(
-            self.pick(
-                f"(1 - {a} / ({a} + {b}))",
-                f"({a} + {b}) / ({b} + {a})",
-                f"log(1 + sum[{places}](exp({logit})))",
-                f"sum[{places}](exp({logit}) * {x}) / (1 + sum[{places}](exp({logit})))",
-                f"sum[{places}](sigmoid({x}) * {x}) / (1 + sum[{places}](sigmoid({x})))",
-                f"log(1 + sum[{places}](sigmoid({x})))",
-                f"{self.pick('max', 'min')}[{index}](exp({x}))",
-                f"sum[{index}](where(exp({x}) < exp(0.5), {x}, exp(tanh({x}))))",
-                f"(sum[{index}](softmax[{index}]({x}) * {x}) - max[{index}]({x}))",
-            )
-        )
+    def fill(self, template: str, depth: int, scope: Scope, a: str, index: str) -> str:
+        found = template.replace("{if}", self.filtered(depth, index, scope)).replace("{x}", index)
+        found = found.replace("{r}", self.pick("sum", "max", "min", "mean"))
+        found = found.replace("{n}", self.pick("2", "3", "4")).replace("{a}", f"({a})")
+        return found.replace("{b}", self.number(depth, scope))
 
-    def _keep(self, depth: int, scope: tuple[str, ...]) -> str:
-        """A reduction that keeps its index."""
+    def average(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        template = "sum[{x}](softmax[{if}]({a}) * {b})"
+        return self.fill(template, depth, inside, logit, index)
+
+    def weighted(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        return self.fill(self.pick(*self.weighted_forms), depth, inside, logit, index)
+
+    def statistic(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        logit = self.logit(depth, index, inside)
+        template = self.pick(*STATISTICS).replace("{b}", f"({self.logit(depth, index, inside)})")
+        return self.fill(template, depth, inside, logit, index)
+
+    def cascade(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        element = self.element(index, inside)
+        return self.fill(self.pick(*self.cascades), depth, inside, element, index)
+
+    def prefix(self, depth: int, scope: Scope) -> str:
         kept = [i for i in scope if i != "i"]
         if not kept:
-            return self._read(depth, scope)
-        index = str(self.pick(*kept))
-        if self.pick(True, False):
-            return f"softmax[{self.filtered(index, scope)}]({self.logit(depth, index, scope)})"
-        return f"exp(log_softmax[{index}]({self.logit(depth, index, scope)}))"
+            return self.leaf(scope)
+        index = self.rng.choice(kept)
+        name = self.pick("sum", "max", "mean", "logsumexp", "min")
+        return f"{name}[..{index}]({self.element(index, scope)} * {self.leaf(scope)})"
 
-    def _prefix(self, depth: int, scope: tuple[str, ...]) -> str:
+    def keep(self, depth: int, scope: Scope) -> str:
         kept = [i for i in scope if i != "i"]
         if not kept:
-            return self._read(depth, scope)
-        index = str(self.pick(*kept))
-        name = self.pick("sum", "max", "mean", "logsumexp")
-        return f"{name}[..{index}]({self.witness(index, scope)} * {self.number(0, scope)})"
+            return self.leaf(scope)
+        index = self.rng.choice(kept)
+        name = self.pick("softmax", "softmax", "log_softmax")
+        logit = self.logit(depth, index, scope)
+        return f"{name}[{self.filtered(depth, index, scope)}]({logit})"
 
-    def _monoid(self, depth: int, scope: tuple[str, ...]) -> str:
-        index, inner = self.bind(scope)
-        name = str(self.pick(*MONOIDS))
-        self.monoids.add(name)
-        first, second = self.witness(index, inner), self.number(0, inner)
-        if name == "Affine":
-            places = self.pick(index, f"{index} if {self.condition(0, inner, index)}")
-            return f"Affine[{places}](tanh({first}), {second}).u"
-        return f"Both[{index}]({first}, {second}).{self.pick('p', 'q')}"
+    def monoid(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        field = self.pick("Affine u", "Both p", "Both q").split()
+        parts = f"{self.element(index, inside)}, {self.leaf(inside)}"
+        is_prefix = index in scope and self.rng.random() < 0.5
+        places = f"..{index}" if is_prefix else self.filtered(depth, index, inside)
+        return f"{field[0]}[{places}]({parts}).{field[1]}"
 
-    # Integers and conditions
+    def selection(self, depth: int, scope: Scope) -> str:
+        """A value made of the two largest elements."""
+        index = self.pick("k", "l")
+        inside = tuple(dict.fromkeys((*scope, index)))
+        x = self.element(index, inside)
+        condition = self.filtered(depth, index, inside)[len(index) :]
+        places, position = f"{index} -> r{condition}", f"argtop[{index} -> r{condition}]({x})"
+        read = self.pick(f"Y[{position}]", f"A[i,{position}]" if "i" in scope else "1")
+        found = self.pick(*SELECTIONS).replace("{r}", places).replace("{read}", read)
+        return found.replace("{a}", x).replace("{b}", self.leaf(scope))
 
-    def integer(self, depth: int, scope: tuple[str, ...]) -> str:
-        leaves = [*scope, str(self.pick(1, 2, 3)), "s", "|k|"]
-        if "i" in scope:
-            leaves.append("N[i]")
-        if depth <= 0:
-            return str(self.pick(*leaves))
-        a, b = self.integer(depth - 1, scope), self.integer(depth - 1, scope)
-        small = self.pick("2", "3", "|k|", "(s + 1)")
-        return str(
-            self.pick(
-                *(a, f"({a} + {b})", f"({a} - {b})", f"{a} * {b}", f"({a}) // {small}"),
-                *(f"({a}) % {small}", f"where({self.condition(0, scope)}, {a}, {b})"),
-                *(f"abs({a} - {b})", f"({a}) ** 2"),
-            )
-        )
+    def count(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        is_element = self.rng.random() < 0.5 or self.is_careful
+        x = self.element(index, inside) if is_element else self.number(depth, inside)
+        return self.fill(self.pick(*self.counts), 0, inside, x, index)
 
-    def _count(self, depth: int, scope: tuple[str, ...]) -> str:
-        """Integers that are counted or found."""
-        index, inner = self.bind(scope)
-        witness = self.witness(index, inner)
-        return str(
-            self.pick(
-                f"sum[{index} if {witness} < {self.pick(0, 'c', 1)}](1)",
-                f"argmax[{self.filtered(index, inner)}]({witness})",
-                f"argmin[{index}]({witness})",
-                f"where(any[{index}]({witness} < 0.5), 1, 2)",
-                f"where(all[{index}]({witness} < c and {self.condition(0, inner)}), c, 2)",
-            )
-        )
+    # Conditions
 
-    def condition(self, depth: int, scope: tuple[str, ...], index: str | None = None) -> str:
-        """A condition; one that mentions the index, if one is given."""
-        if depth > 0 and self.choose(range(4)) == 0:
-            a = self.condition(depth - 1, scope, index)
-            b = self.condition(depth - 1, scope)
-            return str(self.pick(f"({a} and {b})", f"({a} or {b})", f"not ({a})"))
+    def condition(self, depth: int, scope: Scope, index: str | None = None) -> str:
+        if depth > 0 and self.rng.random() < 0.25:
+            one, other = self.condition(depth - 1, scope, index), self.condition(depth - 1, scope)
+            return self.pick(f"({one} and {other})", f"({one} or {other})", f"(not {one})")
         sign = self.pick("<", "<=", ">", ">=", "==", "!=")
-        a, b = index or self.integer(0, scope), self.integer(0, scope)
-        found = [f"{a} {sign} {b}", f"{a} - {b} < s", f"({a} + {b}) % 2 == 0", f"{b} <= {a}"]
-        here = index or str(self.pick(*scope, ""))
-        if here:
-            found.append(f"{self.witness(here, scope)} < {self.pick(0, 'c', '0.5')}")
-        if here and _extent(here) == "k":
+        if self.rng.random() < 0.15 and not self.is_careful:
+            return f"({self.number(depth - 1, scope)} {sign} {self.leaf(scope)})"
+        here = index or (self.rng.choice(scope) if scope else "1")
+        counts = ["N[i]"] if "i" in scope else []
+        positions = [*(i for i in scope if i != here), "0", "1", "2", "s", *counts]
+        found = [f"({here} {sign} {self.rng.choice(positions)})"] * 2
+        if here in ("k", "l"):
             found.append(f"F[{here}]")
+            found.append(f"(T[{here}] {sign} {self.rng.choice(positions)})")
             if "i" in scope:
-                found += [f"{here} < N[i]", f"{here} <= i", f"i - {here} < s"]
-        return str(self.pick(*found))
+                found += [f"G[i,{here}]", f"({here} <= i)", f"({here} < N[i])", f"(i - {here} < s)"]
+        if here in EXTENTS:
+            x = "X[i]" if here == "i" else self.element(here, scope)
+            found.append(f"({x} {sign} {self.pick('0', '1', 'C')})")
+        return self.rng.choice(found)
 
 
-def _program(choose: Choose, depth: int) -> str:
-    g = _Generator(choose)
+POSITIVE = (
+    *("(1 + abs({}))", "(0.5 + sigmoid({}))", "exp(tanh({}))", "(1 + ({}) ** 2)", "(1 + |k|)"),
+    *("sqrt(1 + relu({}))", "(1 + log(1 + exp(sin({}))))"),
+)
+INTEGERS = (
+    *("{a}", "({a} + {b})", "({a} - {b})", "{a} * {b}", "({a}) // {n}", "({a}) % {n}"),
+    *("where({c}, {a}, {b})", "abs({a} - {b})", "({a}) ** 2"),
+)
+
+
+class _Careful(_Generator):
+    """Draws roots and logarithms of what is not negative, divisors away from 0, and comparisons of
+    elements alone, as rounding could turn others round. Each index that is bound is read plainly,
+    so that its extent is known however the program is rewritten."""
+
+    is_careful = True
+    weighted_forms = (
+        "sum[{if}](exp({a}) * {b})",
+        "sum[{if}](exp({a}) * {b}) / sum[{if}](exp({a}))",
+        "sum[{if}](exp({a} - max[{if}]({a})) * {b}) / sum[{if}](exp({a} - max[{if}]({a})))",
+        "exp(logsumexp[{if}]({a}))",
+        "log(1 + sum[{if}](exp({a})))",
+        "sum[{if}](exp({a}) * {b}) / (1 + sum[{if}](exp({a})))",
+    )
+    cascades = (
+        "sum[{if}](({a} - {r}[{if}]({a})) * {b})",
+        "sum[{x}](({a} - mean[{x}]({a})) ** {n})",
+        "(mean[{if}]({a} ** 2) - mean[{if}]({a}) ** 2)",
+        "sum[{x}](cos({a} - sum[{x}]({a})) * {b})",
+        "sum[{x}]({b} * exp(tanh({a}) - max[{x}](tanh({a}))))",
+        "sum[{x}](relu({a} - max[{x}]({a}) / 2))",
+        "sum[{if}](sigmoid({a}) * {a}) / (1 + sum[{if}](sigmoid({a})))",
+        "{r}[{x}](exp({a}))",
+        "sum[{x}](where(exp({a}) < exp(0.5), {a}, exp(tanh({a}))))",
+        "(sum[{x}](softmax[{x}]({a}) * {a}) - max[{x}]({a}))",
+        "sum[{x} if {x} == s]({a} * {b})",
+    )
+    counts = tuple(form.replace("sum[{if}]", "sum[{x} if {a} < 0.5]") for form in COUNTS)
+
+    def rules(self) -> list[Rule]:
+        rules = [self.leaf_of, self.sum, self.product, self.product, self.quotient, self.function]
+        rules += [self.choice, self.extreme, self.power, self.aggregate, self.aggregate, self.pair]
+        rules += [self.weighted, self.weighted, self.average, self.cascade, self.cascade]
+        return [*rules, self.prefix, self.keep, self.monoid, self.count, self.bracket]
+
+    def leaf(self, scope: Scope) -> str:
+        if self.rng.random() < 0.8:
+            return super().leaf(scope)
+        moved = ("Y[k // 2]", "Y[|k| - 1 - k]", "Y[2 * k % |k|]") if "k" in scope else ()
+        return self.pick(f"({self.integer(1, scope)})", *moved)
+
+    def integer(self, depth: int, scope: Scope) -> str:
+        if depth <= 0:
+            counts = ["N[i]"] if "i" in scope else []
+            return self.pick(*scope, *counts, "1", "2", "3", "s", "|k|")
+        a, b = self.integer(depth - 1, scope), self.integer(depth - 1, scope)
+        n, c = self.pick("2", "3", "|k|", "(s + 1)"), self.condition(0, scope)
+        return self.pick(*INTEGERS).format(a=a, b=b, n=n, c=c)
+
+    def positive(self, depth: int, scope: Scope) -> str:
+        """Something > 0, away from 0."""
+        return self.pick(*POSITIVE).format(self.number(depth - 1, scope))
+
+    def quotient(self, depth: int, scope: Scope) -> str:
+        a, b = self.positive(depth, scope), self.positive(depth, scope)
+        x = self.number(depth, scope)
+        return self.pick(f"({x} / {a})", f"(1 - {a} / ({a} + {b}))", f"({a} + {b}) / ({b} + {a})")
+
+    def function(self, depth: int, scope: Scope) -> str:
+        name = self.pick("tanh", "sigmoid", "relu", "abs", "sin", "softplus", "-", "stop")
+        return f"{name}({self.number(depth, scope)})"
+
+    def power(self, depth: int, scope: Scope) -> str:
+        if self.rng.random() < 0.5:
+            return f"({self.number(depth, scope)}) ** {self.pick('2', '3')}"
+        return f"{self.positive(depth, scope)} ** {self.pick('0.5', '(-1)', '1.5', '(1 / 3)', 'c')}"
+
+    def logit(self, depth: int, index: str, scope: Scope) -> str:
+        """What may stand under exp: moderate, or -inf."""
+        x, condition = self.element(index, scope), self.condition(1, scope, index)
+        moved = f"{x} {self.pick('+', '-')} tanh({self.number(depth - 1, scope)})"
+        text = self.pick(moved, moved, x, f"0.5 * {x}", f"{x} * tanh(c)", f"{x} * sqrt(|k|)")
+        masked = f"where({condition}, {text}, -inf)", f"{text} + where({condition}, 0, -inf)"
+        return self.pick(text, text, text, text, *masked)
+
+    def aggregate(self, depth: int, scope: Scope) -> str:
+        index, inside = self.bind(scope)
+        x, name = self.element(index, inside), self.pick("sum", "sum", "mean", "var", "max", "min")
+        if name in ("max", "min"):
+            factor = self.pick("2", "-1", "c", "exp(X[0])", "|k|", f"{self.number(depth, inside)}")
+            return f"{name}[{index}]({factor} {self.pick('*', '+')} {x})"
+        body = f"{x} {self.pick('*', '+', '-')} {self.number(depth, inside)}"
+        return f"{name}[{self.filtered(depth, index, inside)}]({body})"
+
+    def pair(self, depth: int, scope: Scope) -> str:
+        """Two indices at once, in either order."""
+        inside = tuple(dict.fromkeys((*scope, "k", "j")))
+        places, condition = self.pick("j, k", "k, j"), self.condition(1, inside, "k")
+        fold = self.pick("sum", f"sum if {condition}", "max", "min").partition(" ")
+        body = f"B[k,j] {self.pick('+', '*')} {self.number(depth, inside)}"
+        return f"{fold[0]}[{places}{fold[1]}{fold[2]}]({body})"
+
+    def keep(self, depth: int, scope: Scope) -> str:
+        found = super().keep(depth, scope)
+        return f"exp({found})" if found.startswith("log_") else found
+
+
+def _text(generator: _Generator) -> str:
+    """Return a text of one or two definitions."""
+    rng = generator.rng
     lines = []
-    for name in ("D", "E", "O")[int(str(choose((2, 1, 0)))) :]:
-        indices = tuple(i for i in str(choose(("", "i", "k", "i,k", "j,i"))).split(",") if i)
-        body = " ".join([g.number(depth, indices), *g.all_of(indices)])
+    for name in ("O",) if rng.random() < 0.7 else ("D", "O"):
+        indices = rng.choice([("i",), ("i",), ("i", "k"), ("k",), (), ("i", "j"), ("j",)])
+        body = generator.number(3 if generator.is_careful else rng.choice([1, 2, 3]), indices)
+        for index in indices:
+            if generator.is_careful or not re.search(rf"\b{index}\b", body):
+                read = {"i": "X[i]", "k": "Y[k]", "j": "W[j]"}[index]
+                body = f"({body} {rng.choice('+-*')} {read})"
         lines.append(f"{name}[{','.join(indices)}] = {body}" if indices else f"{name} = {body}")
-        g.definitions[name] = indices
-    if len(lines) > 1 and choose((True, False)):
+        generator.definitions[name] = indices
+    if len(lines) > 1 and rng.random() < 0.5:
         lines.append("return O")
-    head = ["input A[i,k], B[k,j], X[i], Y[k], W[j], T[i,k]: int, N[i]: int, F[k]: bool"]
-    head += ["param c: float = 1.5, s: int = 2"]
-    head += [MONOIDS[name] for name in sorted(g.monoids)]
-    return "\n".join([*head, *lines])
+    body = "\n".join(lines)
+    head = HEAD + (INDEX if " -> r" in body else "")
+    used = "".join(declared for name, declared in MONOIDS.items() if f"{name}[" in body)
+    return f"{head}{used}{body}"
 
 
-@st.composite
-def programs(draw: Callable[..., object], depth: int = 3) -> str:
-    """The text of a program."""
-    return _program(lambda choices: draw(st.sampled_from(choices)), depth)
+def program(seed: int) -> str:
+    """A text without care, the same for the same seed."""
+    return _text(_Generator(random.Random(seed)))
 
 
-def program(seed: int, depth: int = 3) -> str:
-    """The text of a program, the same for the same seed."""
-    return _program(random.Random(seed).choice, depth)
+def careful(seed: int) -> str:
+    """A text that makes sense at random positions, the same for the same seed."""
+    return _text(_Careful(random.Random(seed)))
+
+
+def programs() -> st.SearchStrategy[str]:
+    """Texts that make sense at random positions."""
+    return st.randoms(use_true_random=False).map(lambda rng: _text(_Careful(rng)))
+
+
+_PLAIN = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -2.0, 1.25, -0.75]
+PROFILES: dict[str, list[float]] = {
+    "finite": _PLAIN,
+    "large": [0.0, 1.0, -1.0, 2.0, 30.0, -30.0, 60.0, -60.0, 40.0, 0.5],
+    "masked": _PLAIN,  # with masks M of -inf
+    "logits of -inf": _PLAIN,
+    "nan": [*_PLAIN[:6], -np.inf, np.inf, np.nan],
+}
+
+
+def inputs(
+    seed: int,
+    profile: str,
+    sizes: Mapping[str, int] | None = None,
+    logits: Collection[str] = (),
+) -> dict[str, np.ndarray]:
+    """Return all inputs of `HEAD`, of a few elements unless sizes are given, ints of 32 or 64 bits.
+
+    Logits are the inputs that may be -inf.
+    """
+    rng = np.random.default_rng(seed)
+    size = {"i": rng.integers(1, 4), "k": rng.integers(1, 6), "j": rng.integers(1, 4)}
+    size = {**size, **(sizes or {})}
+    found: dict[str, Any] = {}
+    for name, dims in {**READS, "M": "ik"}.items():
+        shape = tuple(int(size[d]) for d in dims)
+        values = rng.choice(PROFILES[profile], size=shape)
+        is_moved = (rng.random(shape) < 0.4) & (np.abs(values) < 10) & (values != 0)
+        values = np.where(is_moved, values + 0.1 * rng.standard_normal(shape), values)
+        if name == "M" and profile == "masked":
+            values = np.where(rng.random(shape) < 0.45, -np.inf, 0.0)
+        if profile == "logits of -inf" and name in "SAM" and name in logits:
+            values = np.where(rng.random(shape) < 0.3, -np.inf, values)
+        if dims == "ik" and -np.inf in values and rng.random() < 0.5:
+            values[rng.integers(0, size["i"])] = -np.inf
+        found[name] = np.asarray(values, np.float64)
+    int_type: Any = rng.choice([np.int32, np.int64])
+    found["N"] = rng.integers(0, size["k"] + 1, size=size["i"], dtype=int_type)
+    found["T"] = rng.integers(0, size["k"], size=size["k"], dtype=int_type)
+    found["F"] = rng.random(size["k"]) < 0.6
+    found["G"] = rng.random((size["i"], size["k"])) < 0.6
+    return found

@@ -3,11 +3,11 @@
     python -m tests.random_programs COUNT [--backend torch|triton] [--processes N] [--seconds S]
                                     [--seed K] [--timeout T] [--processors P]
 
-Programs of even seeds make sense at random places (`tests.program_generator`), those of odd seeds
-divide by anything (`tests.reference.special_programs`). Half of them run at a few elements, half at
-several blocks. The backend torch computes in float64, triton in float32: on a GPU if there is one,
-else in Triton's interpreter, where P processors have the plans that a GPU has with as many. Each
-failure is printed with its seed; `1 --seed K` runs it alone.
+Programs of even seeds make sense at random positions, those of odd seeds divide by anything
+(`tests.program_generator`). Half of them run at a few elements, half at several blocks. The backend
+torch computes in float64, triton in float32: on a GPU if there is one, else in Triton's
+interpreter, where P processors have the plans that a GPU has with as many. Each failure is printed
+with its seed; `1 --seed K` runs it alone.
 
 A program is *refused* if an error of monocomp says so, *wrong* if an outcome is not the oracle's,
 *crashed* if anything else is raised or its process dies, *timed out* if it takes longer than T
@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests import program_generator
-from tests.reference import special_programs
 
 if TYPE_CHECKING:
     from monocomp.terms import Term
@@ -47,7 +46,7 @@ OUTCOMES = ("run", "refused", "wrong", "crashed", "timed out")
 SMALL = {"i": 3, "k": 5, "j": 3}
 LARGE = {"i": 19, "k": 37, "j": 7}
 BLOCK = 16
-PROFILES = [profile for profile in special_programs.PROFILES if profile != "nan"]
+PROFILES = [profile for profile in program_generator.PROFILES if profile != "nan"]
 START = 300  # seconds that a process may take to import what it needs
 
 
@@ -68,7 +67,7 @@ def program_of(seed: int) -> str:
     from monocomp.errors import MonocompError
     from monocomp.language.checker import check
 
-    draw = special_programs.program if seed % 2 else program_generator.program
+    draw = program_generator.program if seed % 2 else program_generator.careful
     for attempt in range(1000):
         text = draw(1_000_003 * attempt + seed)
         try:
@@ -96,7 +95,7 @@ def inputs_of(text: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
     if seed % 2:
         logits = program.declared.masked - _multiplied_inputs([e.body for e in inlined(program)])
         for number, profile in enumerate(PROFILES):
-            drawn = special_programs.inputs(31 * seed + number, profile, sizes, logits)
+            drawn = program_generator.inputs(31 * seed + number, profile, sizes, logits)
             yield profile, {name: drawn[name] for name in program.declared.inputs}
     else:
         yield "finite", random_inputs(program, used, dtype="float64", seed=seed, points="finite")

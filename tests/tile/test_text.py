@@ -17,7 +17,7 @@ from monocomp.errors import InternalError
 from monocomp.tile import Loop, Statement, TileProgram
 from monocomp.tile.order import order_statements
 from monocomp.tile.parser import parse
-from tests.program_generator import program
+from tests.program_generator import careful
 from tests.tile.kernels import TEXTS, after_passes, kernels
 from tests.tile.running import BACKENDS
 
@@ -59,7 +59,7 @@ def test_every_pass(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + FUZZ))
 def test_random_programs(seed: int) -> None:
-    check_passes(program(seed))
+    check_passes(careful(seed))
 
 
 def test_dtypes_of_inputs() -> None:

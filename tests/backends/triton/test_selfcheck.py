@@ -28,8 +28,8 @@ from monocomp.language.checker import check
 from monocomp.reference import oracle
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
+from tests import program_generator
 from tests.backends.programs import EXAMPLES
-from tests.reference import special_programs
 
 _NUMBERS = count()
 FUZZ = int(os.environ.get("MONOCOMP_FUZZ", "60"))
@@ -138,7 +138,7 @@ def test_random_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for seed in range(FUZZ):
         monkeypatch.setattr(oracle, "_CHUNK", (1, 1 << 22)[seed % 2])
         with suppress(UnknownIndexError, FilterError, LimitError):
-            equations = translated(special_programs.program(seed))
+            equations = translated(program_generator.program(seed))
             made = module(reference_lines(equations, plain(equations)), tmp_path)
             agrees(made, equations, inputs_of(equations, seed))
             tried += 1
