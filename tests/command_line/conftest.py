@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -28,3 +30,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
         return Result(status, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Let a command line read some bytes."""
+
+    def give(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give

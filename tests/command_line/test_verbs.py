@@ -1,4 +1,4 @@
-"""Verbs that show, time and examine: list, show, bench, doctor, demo, and emit's forms."""
+"""Verbs: list, show, explain, run, check, bench, doctor, demo, and emit's forms."""
 
 from __future__ import annotations
 
@@ -7,23 +7,61 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monocomp import library
+from monocomp.checking import steps as checking
+from monocomp.checking.random_inputs import random_inputs
 from monocomp.command_line import bench
 from monocomp.command_line import main as cli
 from monocomp.language.checker import check
+from monocomp.reference.oracle import evaluate
 from monocomp.translation.translator import translate
 
 torch = pytest.importorskip("torch")
 
 
-def test_list_as_json(call) -> None:
-    status, out, err = call("list", "--json")
-    assert (status, err) == (0, "")
-    found = json.loads(out)
-    assert {entry["name"] for entry in found} == {*library.names()}
-    assert {entry["group"] for entry in found} == {*library.GROUPS}
+def test_list(call) -> None:
+    result = call("list")
+    assert (result.status, result.err) == (0, "")
+    lines = [line for line in result.out.splitlines() if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in lines) == list(library.names())
+    for group in library.GROUPS:
+        assert f"{group}\n  " in result.out
+    assert max(map(len, lines)) <= 130
+    entries = json.loads(call("list", "--json").out)
+    assert {entry["name"] for entry in entries} == {*library.names()}
+    assert {entry["group"] for entry in entries} == {*library.GROUPS}
+
+
+def test_explain_a_backend(call) -> None:
+    """The stages of a kernel in another language, and around a pass of its own."""
+    words = "explain", "causal", "--backend", "gluon"
+    assert "gl.warp_specialize(" in call(*words, "--stage", "source").out
+    assert "give K_ring" in call(*words, "--after", "pipeline").out
+    assert "producer:" not in call(*words, "--before", "specialise").out
+    assert call("explain", "causal", "--after", "pipeline").status == 2
+
+
+def test_explain_where_lines_come_from(call) -> None:
+    result = call("explain", "attention", "--stage", "source", "--origins")
+    assert result.status == 0 and "  # O: V[b,h,k,e]\n" in result.out
+
+
+def test_explain_some_steps(call) -> None:
+    result = call("explain", "causal", "--steps", "2", "--json")
+    assert (result.status, result.err) == (0, "")
+    steps = json.loads(result.out)["steps"]
+    assert [step["number"] for step in steps] == [1, 2]
+    assert "in 0 steps" in call("explain", "causal", "--steps", "0").out
+
+
+@pytest.mark.parametrize("verb", ["explain", "check"])
+def test_notes(call, verb: str) -> None:
+    text = "O[i] = A[i] * B[j]"
+    assert "note: 'j' stands in one factor" in call(verb, text).out
+    assert "note:" not in call(verb, text, "--no-notes").out
 
 
 @pytest.mark.parametrize("name", ["sliding_window", "gqa", "paged_attention"])
@@ -68,6 +106,89 @@ def test_check_and_run_as_json(call) -> None:
     out = call("run", "O[i] = A[i]", "--random", "--extent", "i=3", "--json")[1]
     (output,) = json.loads(out)
     assert (output["name"], output["shape"], output["dtype"]) == ("O", [3], "float32")
+
+
+# --- run and check
+
+
+def fields(text: str) -> tuple[str, str, str, float, float]:
+    """Name, shape, dtype, mean and largest size of an output of `monocomp run`."""
+    pattern = r"(\w+)  (\S+)  (\w+)  mean (\S+)  max abs (\S+)\n  .* = .*"
+    name, shape, dtype, mean, largest = re.fullmatch(pattern, text.rstrip("\n")).groups()
+    return name, shape, dtype, float(mean), float(largest)
+
+
+ATTENTION_SIZES = ["--extent", "b=1", "h=2", "q=17", "k=33", "d=16", "e=8"]
+
+
+def test_run_random(call) -> None:
+    result = call("run", "attention", "--random", *ATTENTION_SIZES, "--seed", "5")
+    assert (result.status, result.err) == (0, "")
+    name, shape, dtype, mean, largest = fields(result.out)
+    assert (name, shape, dtype) == ("O", "1x2x17x8", "float32")
+    program = check(library.load("attention"))
+    sizes = {"b": 1, "h": 2, "q": 17, "k": 33, "d": 16, "e": 8}
+    expected = evaluate(program, random_inputs(translate(program), sizes, seed=5))
+    assert mean == pytest.approx(expected.mean(), rel=1e-4)
+    assert largest == pytest.approx(abs(expected).max(), rel=1e-4)
+    place, values = result.out.splitlines()[1].split(" = ")
+    assert place == "  O[0,0,0,:]" and values.endswith(", ...")
+    shown = [float(value) for value in values.removesuffix(", ...").split(", ")]
+    assert shown == pytest.approx(expected[0, 0, 0, :6].tolist(), rel=1e-4)
+
+
+def test_run_shows_values_of_every_kind(call) -> None:
+    text = "index n < 2\nN[n] = n\nB[n] = n > 0\nM = 1.5\nE[n] = A[n]"
+    words = ["--random", "--extent", "n=2"]
+    lines = call("run", text, *words).out.splitlines()
+    assert lines[:6] == [
+        "N  2  int64  mean 0.5  max abs 1",
+        "  N[:] = 0, 1",
+        "B  2  bool  mean 0.5  max abs 1",
+        "  B[:] = False, True",
+        "M  scalar  float32  mean 1.5  max abs 1.5",
+        "  M = 1.5",
+    ]
+    assert call("run", "E[i] = A[i]", "--random", "--extent", "i=0").out == "E  0  float32  empty\n"
+
+
+def test_run_bfloat16(call, tmp_path) -> None:
+    path = tmp_path / "out.npz"
+    words = ["--random", "--dtype", "bf16", "--extent", "i=3", "k=40", "-o", path]
+    result = call("run", "softmax", *words)
+    assert (result.status, result.err) == (0, "")
+    assert fields(result.out.strip())[:3] == ("P", "3x40", "bfloat16")
+    assert np.load(path)["P"].dtype == np.float32
+
+
+def test_check(call) -> None:
+    result = call("check", "softmax", "--extent", "i=3", "--seed", "1", "--verbose")
+    assert (result.status, result.err) == (0, ""), result.out
+    assert result.out.startswith("proofs: ") and "FAIL" not in result.out
+    assert re.search(r"^  ok    SE: associative +\(x \. y\) \. z = ", result.out, re.MULTILINE)
+    assert re.search(r"^  ok    +1\. expand_softmax ", result.out, re.MULTILINE)
+    for backend in ("numpy", "torch"):
+        assert re.search(rf"^  ok    {backend}  +float64  error .* i=3 ", result.out, re.MULTILINE)
+
+
+def test_check_admits_the_rounding_that_a_program_asks_for(call) -> None:
+    text = "O[i] = sum[k](A[i,k])\nP[i] = argmax[k](A[i,k])\nreturn O: bfloat16, P"
+    result = call("check", text)
+    assert (result.status, result.err) == (0, ""), result.out
+
+
+def test_check_that_fails(call, monkeypatch) -> None:
+    monkeypatch.setattr(checking, "STEP_LIMIT", -1.0)
+    result = call("check", "O[i] = mean[k](A[i,k])")
+    assert (result.status, result.err) == (1, "")
+    assert "  FAIL    1. expand_mean" in result.out
+
+
+def test_check_an_unlawful_monoid(call) -> None:
+    text = "monoid Sub(a) = unit (0), combine (a - a')\nO[i] = Sub[k](A[i,k])"
+    result = call("check", text)
+    assert (result.status, result.err) == (1, "")
+    assert re.search(r"^  FAIL  Sub: associative +counterexample: ", result.out, re.MULTILINE)
 
 
 # --- what is mistyped or missing is named, with what to say

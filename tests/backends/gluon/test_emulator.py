@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -231,9 +232,9 @@ def test_mutants(part: int, name: str, pattern: str) -> None:
     tried = [
         *((what, partial(compiled, changed)) for what, changed in mutants.of_program(blocks)),
         *(
-            (m.what, partial(replaced, blocks, codes, m))
+            (what, partial(replaced, blocks, codes, changed))
             for f in emulator.functions(blocks)
-            for m in mutants.of_function(f)
+            for what, changed in mutants.of_function(f)
         ),
     ]
     for what, change in [x for x in tried if re.search(pattern, x[0])][part::PARTS]:
@@ -275,5 +276,5 @@ def compiled(blocks: BlockProgram) -> Emitted:
     return blocks, list(map(emulator.compiled, emulator.functions(blocks)))
 
 
-def replaced(blocks: BlockProgram, codes: Sequence[CodeType], mutant: mutants.Mutant) -> Emitted:
-    return blocks, [*codes, emulator.compiled(mutant.made())]
+def replaced(blocks: BlockProgram, codes: Sequence[CodeType], function: ast.stmt) -> Emitted:
+    return blocks, [*codes, emulator.compiled(function)]
