@@ -18,7 +18,7 @@ _SYNCHRONISING = re.compile(
 # To do these twice is to do them once.
 _IDEMPOTENT = re.compile(r"\.(init|wait)\(|fence_async|warpgroup_mma|keep_within")
 _OPERANDS = {
-    "another slot": (r"\.index\(([^()]*)\)", r".index(1 - (\1))"),
+    "another slot": (r"(?<!init\()\b(\w+)\.index\(([^()]*)\)", r"\1.index(1 - (\2))"),
     "other parity": (r"(wait\(.*)\)$", r"\1 ^ 1)"),
     "one more": (r"count=(\w+)", r"count=\1 + 1"),
     "one fewer": (r"count=(\w+)", r"count=\1 - 1"),
@@ -61,7 +61,7 @@ def of_function(function: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:
         changed = {
             what: re.sub(*of, line, count=1)
             for what, of in _OPERANDS.items()
-            if "barrier" in line or "allocate" in line or "warpgroup_mma_wait" in line
+            if re.search(r"barrier|allocate|warpgroup_mma_wait|= \w+\.index", line)
         }
         if _SYNCHRONISING.search(line):
             changed["without"] = f"{indent}pass"

@@ -193,21 +193,12 @@ def test_releases(early: bool, fault: str) -> None:
 _LEFT = "a block that is left unread"
 _EARLY = "it waits earlier than it must"
 EQUIVALENT = {
-    r"async_copy_.* before mbarrier\.expect": "the arrival that says how many bytes ends a phase",
-    r"wait\(V_ring_full.* before s = warpgroup_mma\(": _EARLY,
-    r"twice .* = rings$": "the names are those of the same rings",
     r"(without|twice) item_\w+(, item_\w+)? \+?= ": "no item follows the last one",
-    r"expect\(V_ring_full.* before mbarrier\.wait\(V_ring_empty": (
-        "whoever asks for the last block of V has waited for the release of a later one of K"
-    ),
-    r"without mbarrier\.wait\(K_ring_full": f"{_LEFT} comes before one of V",
-    r"arrive\(K_ring_empty.* before mbarrier\.wait\((Q|V)_ring_full": _LEFT,
     r"without keep_within": "what is left is finite, and has the weight 0",
     r"skip [QV]_ring before skip": f"{_LEFT}, beside another",
     r"take Q_ring before .* = take K_ring": "a warpgroup waits for both",
     r"take V_ring.* before (s\[q,k\].* = issue|release)": _EARLY,
     r"skip \w+ before skip": "blocks that are left unread are left in either order",
-    r"without K_tile.* = take K_ring": f"{_LEFT} comes before one of V",
     r"wait for acc before release K_ring": "it is released later than it could be",
     r"give (Q|V)_ring.* before give K_ring": "the other rings have room for what comes later",
 }
