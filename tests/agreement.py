@@ -165,8 +165,8 @@ def _decided(
 
 @contextmanager
 def _rounded(dtype: type, seed: int) -> Iterator[None]:
-    """Let the oracle move the last digits, in a dtype, of each result of an operation, and of the
-    mean of which a variance takes distances."""
+    """Let the oracle move the last digits, in a dtype, of each result of an operation, and of what
+    distances are taken from: the mean in a variance, the logarithm in a log_softmax."""
     original, fold, rng = oracle._Evaluator.value, folds.fold, np.random.default_rng(seed)
     size = float(np.finfo(dtype).eps)
 
@@ -179,7 +179,8 @@ def _rounded(dtype: type, seed: int) -> Iterator[None]:
 
     def folded(op: str, x: Array, admitted: Array, kind: Kind = "float") -> Array:
         found = fold(op, x, admitted, kind)
-        return found * (1 + size * rng.standard_normal(found.shape)) if op == "mean" else found
+        is_centre = op in ("mean", "logsumexp")
+        return found * (1 + size * rng.standard_normal(found.shape)) if is_centre else found
 
     with patch.object(oracle._Evaluator, "value", value), patch.object(folds, "fold", folded):
         yield
