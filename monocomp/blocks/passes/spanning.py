@@ -1,7 +1,6 @@
 """`span`: where rows say each for itself which elements of a stream they admit, all rows of an
 instance say where its blocks are. These numbers lie along an axis of their own, which nothing
-divides: who asks for blocks and each of those who use them find the same ones. A tile has a power
-of two of elements, so behind the rows of three warpgroups the last one stands again.
+divides: who asks for blocks and each of those who use them find the same ones.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from monocomp import blocks as B
-from monocomp.blocks.operations import extreme, infix, number, select
-from monocomp.blocks.passes.division import GROUPS
 from monocomp.declarations.record import record
 
 
@@ -31,14 +28,11 @@ def span(program: B.BlockProgram) -> B.BlockProgram:
     axis = next((a for a in program.rows if layouts == {(a,)}), None)
     if axis is None or not all(isinstance(s, B.Assign | B.Load) for s in statements):
         return program
-    rows = program.lengths[axis]
-    spanning = _Spanning(axis, f"{axis}_all", rows, {n: f"{n}_all" for n in names})
-    groups = select(infix("==", GROUPS, number(3)), number(4), GROUPS)
-    length = infix("*", infix("//", rows, GROUPS), groups)
+    spanning = _Spanning(axis, f"{axis}_all", {n: f"{n}_all" for n in names})
     return replace(
         program,
         axes={**program.axes, spanning.all: program.axes[axis]},
-        lengths={**program.lengths, spanning.all: length},
+        lengths={**program.lengths, spanning.all: program.lengths[axis]},
         body=spanning.body(program.body),
     )
 
@@ -60,13 +54,11 @@ class _Spanning:
 
     Attributes:
         axis, all: the axis of rows, and that of all rows of an instance.
-        rows: how many an instance has.
         names: of the tiles along it, by those of the tiles of rows.
     """
 
     axis: str
     all: str
-    rows: B.Expr
     names: dict[str, str]
 
     def body(self, body: B.Body) -> B.Body:
@@ -90,7 +82,4 @@ class _Spanning:
         """Return a value for all rows."""
         layout = tuple(self.all if a == self.axis else a for a in e.layout)
         attr = self.names.get(e.attr, e.attr) if e.op == "name" else e.attr
-        value = replace(e, args=tuple(map(self._of_all, e.args)), attr=attr, layout=layout)
-        if e.op == "arange" and layout == (self.all,):
-            value = extreme("minimum", value, infix("-", self.rows, number(1)))
-        return value
+        return replace(e, args=tuple(map(self._of_all, e.args)), attr=attr, layout=layout)
