@@ -6,17 +6,38 @@ with the maximum subtracted, and means and variances in one and two passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.costs.roles import kernel_groups
 from monocomp.extents.nominal import nominal_sizes
+from monocomp.rewrites.elaboration import elaboration
+from monocomp.rewriting.equations import equations
+from monocomp.rewriting.rules import RuleSet
 from monocomp.rewriting.sharing import kept
 from monocomp.terms import Term
-from monocomp.terms.algebra import is_selection
 from monocomp.terms.equations import Equation, Equations, stored_in
+
+_stable = RuleSet("reading", "derived reductions by folds that do not overflow")
+_stable.add(
+    *equations(
+        """
+    read_logsumexp: logsumexp[k if c](x) =
+        max[k if c](x) + log(sum[k if c](exp(x - max[k if c](x))))
+
+    read_softmax: softmax[k if c](x) =
+        c * exp(x - max[k if c](x)) / sum[k if c](exp(x - max[k if c](x)))
+
+    read_log_softmax: log_softmax[k if c](x) =
+        where(c, x - max[k if c](x) - log(sum[k if c](exp(x - max[k if c](x)))), -inf)
+
+    read_count: sum[k](1) = |k|
+    """,
+        is_definition=True,
+    ),
+    *elaboration.rules,
+)
 
 
 def kernels(program: Equations) -> list[list[Equation]]:
@@ -53,58 +74,5 @@ def inlined(program: Equations) -> tuple[Equation, ...]:
 def as_computed(t: Term) -> Term:
     """Derived reductions by the folds that compute them, folds over several indices nested."""
     t = T.map_children(t, as_computed)
-    if t.op not in ("fold", "fold_at") or is_selection(t):
-        return t
-    opened, (condition, *bodies) = T.open_fold(t)
-    reading = _READINGS.get(t.attr.name)
-    if reading is not None:
-        return reading(t, opened, condition, bodies[0])
-    if t.op == "fold_at":
-        return as_computed(T.by_definition(t))
-    if len(opened) > 1 and t.attr.monoid in ("sum", "max", "min", "prod"):
-        for i in reversed(opened[1:]):
-            bodies = [T.fold(t.attr.monoid, (i,), condition, *bodies)]
-            condition = T.TRUE
-        return T.fold(t.attr.monoid, opened[:1], condition, *bodies)
-    return t
-
-
-def _weights(opened: tuple[Term, ...], condition: Term, x: Term) -> tuple[Term, Term]:
-    """(maximum, sum of the exponentials of the differences from it)"""
-    m = as_computed(T.fold("max", opened, condition, x))
-    return m, as_computed(T.fold("sum", opened, condition, T.exp(T.sub(x, m))))
-
-
-def _softmax(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    m, total = _weights(opened, condition, x)
-    substitution = {opened[0].name: t.args[0]}
-    admitted, logit = T.substitute(condition, substitution), T.substitute(x, substitution)
-    if t.attr.monoid == "log_softmax":
-        return T.where(admitted, T.sub(T.sub(logit, m), T.log(total)), T.NEG_INF)
-    return T.divide(T.mul(T.bracket(admitted), T.exp(T.sub(logit, m))), total)
-
-
-def _logsumexp(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    m, total = _weights(opened, condition, x)
-    return T.add(m, T.log(total))
-
-
-def _mean(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    total = as_computed(T.fold("sum", opened, condition, x))
-    if condition is T.TRUE:
-        return T.divide(total, T.mul(T.const(1), *(T.extent_of(i.extent) for i in opened)))
-    return T.divide(total, as_computed(T.fold("sum", opened, condition, T.const(1))))
-
-
-def _var(t: Term, opened: tuple[Term, ...], condition: Term, x: Term) -> Term:
-    centre = _mean(t, opened, condition, x)
-    return _mean(t, opened, condition, T.power_of(T.sub(x, centre), 2))
-
-
-_READINGS: dict[str, Callable[[Term, tuple[Term, ...], Term, Term], Term]] = {
-    "softmax": _softmax,
-    "log_softmax": _softmax,
-    "logsumexp": _logsumexp,
-    "mean": _mean,
-    "var": _var,
-}
+    changed = _stable.first(t) if t.op in ("fold", "fold_at") else None
+    return t if changed is None else as_computed(changed[1])

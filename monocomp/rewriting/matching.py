@@ -257,6 +257,6 @@ def instance(p: Term, bindings: Bindings) -> Term:
                 return T.fold(monoid, opened, condition, *bodies)
             return T.fold_at(monoid, position, *opened, condition, *bodies, target=fold.attr.target)
         case "extent" if p.attr in bindings.folds:
-            ((bound,), _) = bindings.folds[p.attr]
-            return T.extent_of(bound.extent)
+            opened, _ = bindings.folds[p.attr]
+            return T.mul(*(T.extent_of(i.extent) for i in opened))
     return T.rebuild(p, tuple(instance(a, bindings) for a in p.args))
