@@ -8,13 +8,14 @@ mypy, not at run time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
+_WITHOUT_EXPRESSIONS = ("str", "bool", "int", "str | None")  # as fields are annotated
 GIVES = {"gives": True}  # of a field that names what a statement gives, and reads nothing
 
 
@@ -56,8 +57,8 @@ def as_data(x: Any) -> Any:
 
 def expressions_in(
     x: Any, kind: type[_T], records: tuple[type, ...] = (), *, gives: bool = False
-) -> Iterator[_T]:
-    """Yield the expressions of a record, in the order of its fields: those of a kind, alone or
+) -> list[_T]:
+    """List the expressions of a record, in the order of its fields: those of a kind, alone or
     listed, and those of the records in it.
 
     Args:
@@ -66,19 +67,21 @@ def expressions_in(
         records: the classes of the records in it that have expressions of their own.
         gives: True for the names that it gives, in place of the expressions that it reads.
     """
+    expressions: list[_T] = []
+
+    def add(value: Any) -> None:
+        if isinstance(value, kind):
+            expressions.append(value)
+        elif isinstance(value, (tuple, list)):
+            for part in value:
+                add(part)
+        elif isinstance(value, records):
+            expressions.extend(expressions_in(value, kind, records))
+
     cls: Any = type(x)
     for name in _fields(cls, gives):
-        yield from _expressions(getattr(x, name), kind, records)
-
-
-def _expressions(value: Any, kind: type[_T], records: tuple[type, ...]) -> Iterator[_T]:
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _expressions(part, kind, records)
-    elif isinstance(value, records):
-        yield from expressions_in(value, kind, records)
+        add(getattr(x, name))
+    return expressions
 
 
 def with_expressions(
@@ -89,7 +92,7 @@ def with_expressions(
     def changed(value: Any) -> Any:
         if isinstance(value, kind):
             return change(value)
-        if isinstance(value, tuple | list):
+        if isinstance(value, (tuple, list)):
             return type(value)(map(changed, value))
         if isinstance(value, records):
             return with_expressions(value, kind, records, change)
@@ -102,8 +105,10 @@ def with_expressions(
 
 @cache
 def _fields(cls: Any, gives: bool) -> tuple[str, ...]:
-    """Return the names of the fields of a class that give names, or of the others."""
-    return tuple(f.name for f in fields(cls) if f.metadata.get("gives", False) == gives)
+    """Return the names of the fields of a class that give names, or of the others, but for those
+    that hold texts and numbers alone."""
+    held = (f for f in fields(cls) if f.type not in _WITHOUT_EXPRESSIONS)
+    return tuple(f.name for f in held if f.metadata.get("gives", False) == gives)
 
 
 def _no_values(_: Any) -> tuple[()]:

@@ -11,9 +11,9 @@ are read is left in the loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import helper
@@ -26,27 +26,33 @@ _OF_ELEMENTS = ("cast", "to", "where")
 
 def hold_folds(program: B.BlockProgram) -> B.BlockProgram:
     """Hold the folds of loaded tiles in loops that are read more than once beside."""
-    reads, phases = (Counter(_reads_in(program.body, n)) for n in (1, 2))
-    holder = _Holder(reads, phases)
-    return replace(program, body=holder.held(program.body, Counter()))
+    return replace(program, body=_Holder(program).held(program.body, Counter))
 
 
 @dataclass
 class _Holder:
-    """Holds folds; `loaded` are the names of tiles as they are loaded, `reads` counts the reads of
-    each name, and `phases` counts those in loops twice, as loops have two phases."""
+    """Holds folds; `loaded` are the names of tiles as they are loaded."""
 
-    reads: Counter[str]
-    phases: Counter[str]
+    program: B.BlockProgram
     loaded: set[str] = field(default_factory=set)
 
-    def held(self, body: B.Body, behind: Counter[str]) -> B.Body:
+    @cached_property
+    def reads(self) -> Counter[str]:
+        """Count the reads of each name."""
+        return Counter(_reads_in(self.program.body, 1))
+
+    @cached_property
+    def phases(self) -> Counter[str]:
+        """Count the reads of each name, those in loops twice, as loops have two phases."""
+        return Counter(_reads_in(self.program.body, 2))
+
+    def held(self, body: B.Body, behind: Callable[[], Counter[str]]) -> B.Body:
         """Return the statements of a loop; `behind` counts the reads outside of it."""
         held: list[B.Statement] = []
         for s in body:
             outside = behind
             if isinstance(s, B.For | B.While):
-                outside = self.phases - Counter(_reads_in(s.body, 2, 2))
+                outside = partial(self._reads_outside, s.body)
             s = B.inside(s, partial(self.held, behind=outside))
             if isinstance(s, B.Load):
                 self.loaded.add(s.target.attr)
@@ -60,12 +66,17 @@ class _Holder:
             held.append(s)
         return tuple(held)
 
-    def _is_read_twice(self, state: str | None, target: str, behind: Counter[str]) -> bool:
+    def _reads_outside(self, body: B.Body) -> Counter[str]:
+        return self.phases - Counter(_reads_in(body, 2, 2))
+
+    def _is_read_twice(
+        self, state: str | None, target: str, behind: Callable[[], Counter[str]]
+    ) -> bool:
         """True if a state is read more than once beside, or behind the loop if it is given a name
         of its own before it becomes the state."""
         if state is None:
             return False
-        return self.reads[state] > 2 if state == target else behind[state] > 1
+        return self.reads[state] > 2 if state == target else behind()[state] > 1
 
 
 def _state(e: B.Expr, loaded: Set[str]) -> str | None:
