@@ -189,12 +189,15 @@ class _Checker:
                 continue
             available = in_order(body, indices)
             near = _likely(label, available, set(at.indices), body)
+            binder = _binder(label, body)
             what = "input" if at.given else "output"
             raise UnknownIndexError(
                 f"{what} index '{label}' does not occur on the right-hand side",
                 spans=label.span,
                 notes=(f"available for the {what}: {', '.join(available) or 'none'}",),
-                help=f"did you mean '{near}'?"
+                help=f"{binder} binds '{label}' itself: leave it out of its brackets"
+                if binder
+                else f"did you mean '{near}'?"
                 if near
                 else f"use '{label}' on the right, or declare it: index {label} < ...",
             )
@@ -282,6 +285,14 @@ class _Checker:
                     places[node.name] = min(places[node.name], node.span.start)
         found = (self.scope.params[key] for key in sorted(places, key=places.__getitem__))
         return {str(at.name): records.Param(str(at.name), at.kind, at.default) for at in found}
+
+
+def _binder(index: str, body: S.Expr) -> str | None:
+    """Return the reduction that binds an index, as far as its brackets, or None."""
+    for node in S.walk(body):
+        if isinstance(node, S.Reduce) and index in node.indices and not node.implied:
+            return f"{node.op}[{', '.join(node.indices)}]"
+    return None
 
 
 def _likely(wrong: str, available: list[str], left: set[str], body: S.Expr) -> str | None:

@@ -53,14 +53,24 @@ _OPERATORS = {
     **{"\\cdot": "*", "\\times": "*", "\\land": "and", "\\lor": "or", "\\lnot": "not"},
 }
 _FILTERING = ("if", "where", "when", "with")
-_WORDS = {*_FILTERING, "else", "for", "in", "and", "or", "not", "is", "AND", "OR", "NOT"}
+_WORDS = {*_FILTERING, "else", "for", "over", "in", "and", "or", "not", "is", "AND", "OR", "NOT"}
 _SPELLED_OUT = (
     (r"\bsuch\s+that\b|\bs\.\s?t\.", "where"),
     ("[∑Σ]", "sum"),
+    ("∈", " in "),
+    (r"_\{\s*(\w+)\s*=\s*1\s*\}\s*\^", r"_{\1=0}^"),  # positions begin with 0
     (r"_\{\s*(\w+)\s*=\s*(\w+)\s*\}\s*\^\s*\{?\s*(\w+)\s*\}?", r"[\1=\2..\3]"),
 )
+# What LaTeX sets and does not mean; then its spellings.
+_LATEX = (
+    (r"\\(left|right|displaystyle|quad|[,;:! ])", " "),
+    (r"\\(?:mathrm|mathbf|mathit|mathcal|text|operatorname)\s*\{\s*(\w+)\s*\}", r"\1"),
+    (r"\\infty\b", "inf"),
+    (r"\be\s*\^\s*\{", r"exp{"),
+)
+_LATEX_INDICES = re.compile(r"(?<![\\\w])([A-Za-z]+)_(?:\{([\w\s,]+)\}|([A-Za-z0-9]))(?!\w)")
 MAX_WORDS = 400
-ASSIGNING = ("=", ":=", "<-", "==")
+ASSIGNING = ("=", ":=", "<-", "==", "+=")
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             word = match[match.lastgroup]
             if word in _OPERATORS:
                 yield _Token("mark", _OPERATORS[word])
-            elif word[:1] == "\\" and not is_head(word[1:].rstrip("_")):
+            elif word[:1] == "\\" and word != "\\frac" and not is_head(word[1:].rstrip("_")):
                 raise NotReadable
             else:
                 yield _Token(match.lastgroup, word.removeprefix("\\"))
@@ -83,10 +93,11 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 @dataclass(frozen=True)
 class Definition:
-    """A left side, and what it is defined as."""
+    """A left side, and what it is defined as, or what `+=` adds to it."""
 
     left: Tree
     body: Tree
+    is_added: bool = False
 
 
 def read(text: str) -> Definition:
@@ -97,7 +108,7 @@ def read(text: str) -> Definition:
     """
     for pattern, word in _SPELLED_OUT:
         text = re.sub(pattern, word, text)
-    tokens = list(_tokens(text))
+    tokens = list(_tokens(_without_latex(text)))
     if len(tokens) > MAX_WORDS:
         raise NotReadable
     reader = _Reader(tokens, "\n" in text.strip())
@@ -107,14 +118,33 @@ def read(text: str) -> Definition:
         reader.number += 2
     if reader.word not in ASSIGNING:
         raise NotReadable
-    reader.number += 1
+    is_added = reader.next() == "+="
     body = reader.expression()
     reader.skip(*_CLOSE, ";", ",", ".")
     if reader.word and reader.peek(-1) == ",":  # max[k](A[q,k]), k <= q
         body = Filtered(body, reader.binary(1))
     if reader.word:
         raise NotReadable
-    return Definition(left, body)
+    return Definition(left, body, is_added)
+
+
+def _without_latex(text: str) -> str:
+    """Return a text with the subscripts of LaTeX in brackets, where it is in LaTeX."""
+    if not re.search(r"\\|_\{", text):
+        return text
+    for pattern, word in _LATEX:
+        text = re.sub(pattern, word, text)
+    return _LATEX_INDICES.sub(_with_brackets, text)
+
+
+def _with_brackets(match: re.Match[str]) -> str:
+    """Return `A[i,k]` for `A_{ik}`; `sum_j` names what a reduction binds."""
+    name, several, one = match.groups()
+    if is_head(name):
+        return match[0]
+    names = re.split(r"[\s,]+", several.strip()) if several else [one]
+    letters = names[0] if len(names) == 1 and names[0].isalpha() else names
+    return f"{name}[{','.join(letters)}]"
 
 
 class _Reader:
@@ -171,6 +201,8 @@ class _Reader:
                 self.number += 1
                 index, condition = self.range()
                 tree = Filtered(tree, condition, index)
+            elif self.accept("over"):
+                tree = Filtered(tree, None, self.next())
             elif self.accept(*_FILTERING, "for"):
                 condition = self.condition()
                 if self.accept("else"):
@@ -265,6 +297,9 @@ class _Reader:
 
     def atom(self) -> Tree:
         kind, word = self.kind, self.word
+        if word == "frac" and self.peek(1) == "{":
+            self.number += 1
+            return Binary("/", self.atom(), self.atom())
         if word == "|" and self.peek(2) == "|":
             self.number += 3
             return Extent(self.tokens[self.number - 2].text)
@@ -312,8 +347,8 @@ class _Reader:
                 name, _ = self.next(), self.next()
                 return replace(bracketed, named=(*bracketed.named, (name, self.binary(1))))
             index, condition = self.range()
-            bracketed = replace(bracketed, condition=conjunction(bracketed.condition, condition))
-            return replace(bracketed, items=(*bracketed.items, Word(index)))
+            item = Filtered(Word(index), condition, index)
+            return replace(bracketed, items=(*bracketed.items, item))
         tree = self.expression() if bracketed.is_call else self.binary(1)
         if self.word == ":":
             condition = self.condition()
@@ -352,6 +387,18 @@ def conjunction(left: Tree | None, right: Tree | None) -> Tree | None:
     return Binary("and", left, right)
 
 
+def with_filter(tree: Tree, condition: Tree, names: set[str]) -> Tree | None:
+    """Return a value whose outermost reduction over one of these names is filtered."""
+    if isinstance(tree, Reduced) and names & set(tree.indices):
+        return replace(tree, condition=conjunction(tree.condition, condition))
+    if isinstance(tree, Binary):
+        if (left := with_filter(tree.left, condition, names)) is not None:
+            return replace(tree, left=left)
+        if (right := with_filter(tree.right, condition, names)) is not None:
+            return replace(tree, right=right)
+    return None
+
+
 _RUNNING = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}
 _RUNNING |= {"logcumsumexp": "logsumexp"}
 _NAMES = {"amax": "max", "amin": "min"}
@@ -376,5 +423,7 @@ def is_head(name: str) -> bool:
 def _takes_operand(tree: Tree) -> bool:
     """True if a head without its operand is a reduction or a function."""
     if isinstance(tree, Bracketed):
-        return isinstance(tree.head, str) and reduction_of(tree.head) is not None
+        reduction = reduction_of(tree.head) if isinstance(tree.head, str) else None
+        names = all(isinstance(item, Word) for item in tree.items)  # sum(j), and no softmax(x[k])
+        return reduction is not None and not (tree.is_call and (reduction.indices or not names))
     return isinstance(tree, Word) and is_head(tree.text)

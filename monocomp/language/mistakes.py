@@ -51,7 +51,8 @@ _ADVICE = {
     "{": "brackets are ( ) and [ ]",
     "}": "brackets are ( ) and [ ]",
     "'": "a primed name, such as a', is one word",
-    "\\": "a line that ends in an operator or inside brackets continues by itself",
+    "\\": "LaTeX is not read: sum[k](A[i,k]); a line inside brackets goes on by itself",
+    "∈": "which elements are taken is a condition: sum[k if k <= q](x)",
     "\u00a0": "replace the no-break space by a plain one",
 }
 # A line that ends in one of these goes on.
@@ -69,8 +70,14 @@ def check_size(text: str) -> None:
     if size > MAX_BYTES:
         raise LimitError(f"a program has at most {MAX_BYTES} bytes, and this one has {size}")
     opened: list[re.Match[str]] = []
-    for match in re.finditer(r"#[^\n]*|\.{3,}|[()\[\]]", text):
+    for match in re.finditer(r"#[^\n]*|\.{3,}|\bNone\b|[()\[\]]", text):
         mark, place = match[0], Span(*match.span())
+        if mark == "None" and opened and opened[-1][0] == "[":
+            raise ParseError(
+                "'None' makes no dimension: a tensor has the indices that it is read with",
+                spans=place,
+                help="leave it out: x[i] * y[j] has both indices",
+            )
         if mark.startswith("."):
             raise ParseError(
                 f"'{mark}' stands for no indices: each dimension has an index of its own",
@@ -321,7 +328,9 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
     if word == "=" and inside == "(" and called is not None and called.text != "where":
         return f"'{before}=' names an argument, and arguments have no names", None
     if word == "(" and len(place.statement) > 1 and place.statement[-2].text == ".":
-        return f"'.{before}(...)' has no meaning: there are no methods", None
+        return f"'.{before}(...)' has no meaning: there are no methods", (
+            "functions are exp(x), reductions sum[k](x), matrix products A[i,k] * B[k,j]"
+        )
     if word == "where":
         return "'where' is a function of three values, and no filter", (
             "a filter stands in brackets, sum[k if k < 3](x); a choice is where(condition, a, b)"

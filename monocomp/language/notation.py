@@ -156,6 +156,7 @@ def names_in(tree: Tree) -> Iterator[str]:
     bound = set() if isinstance(tree, Reduced) and tree.name in KEEPING_REDUCTIONS else bound
     if isinstance(tree, Bracketed) and not tree.is_call:
         for item in tree.items:
+            item = item.value if isinstance(item, Filtered) else item
             yield from (p.text for p in walk(item) if isinstance(p, Word) and p.text.isidentifier())
         return
     for part in children(tree):

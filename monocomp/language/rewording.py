@@ -17,6 +17,7 @@ from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 from monocomp.language import foreign as F
 from monocomp.language.foreign import NotReadable
 from monocomp.language.meanings import has_meaning, meaning
+from monocomp.language.modules import dimension, dimensions, is_module, named_dimensions, of_module
 from monocomp.language.notation import (
     Attribute,
     Binary,
@@ -39,12 +40,12 @@ from monocomp.language.notation import (
     walk,
 )
 
-_MODULES = {"torch", "np", "numpy", "math", "F", "nn", "jnp", "jax", "functional", "einops", "tl"}
-_DIMENSIONS = ("dim", "axis")
 _TRANSPOSED = ("T", "mT", "H", "mH", "t", "transpose")
 _PRODUCTS = ("matmul", "mm", "bmm", "dot", "mv")
 _PATTERNED = ("einsum", "rearrange", "reduce")
 _CASTS = ("to", "float", "half", "bfloat16", "double", "type_as", "contiguous", "clone", "detach")
+_NEW_DIMENSIONS = (Word("None"), Attribute(Word("np"), "newaxis"))
+_TRIANGLES = {"tril": "<=", "triu": ">="}
 _FRESH = "kjdmnrstuvw"
 
 
@@ -66,6 +67,11 @@ def _definition(definition: F.Definition) -> str:
     name, indices = _left(definition.left)
     rewording = _Rewording(indices)
     body = rewording.tree(definition.body)
+    if definition.is_added:
+        summed = tuple(i for i in dict.fromkeys(names_in(body)) if i not in indices)
+        if not summed:
+            raise NotReadable
+        body = Reduced("sum", summed, (body,))
     free = (*rewording.indices, *rewording.added)
     return f"{name}[{','.join(free)}] = {show(body)}" if free else f"{name} = {show(body)}"
 
@@ -138,7 +144,7 @@ class _Rewording:
     # Attributes: modules, and methods that need no parentheses
 
     def _attribute(self, tree: Attribute) -> Tree:
-        if _is_module(tree.value):
+        if is_module(tree.value):
             return Word(tree.name)
         if tree.name in _TRANSPOSED:
             return self._transposed(tree.value)
@@ -163,7 +169,7 @@ class _Rewording:
         if isinstance(head, Attribute):
             if head.name in ("shape", "size"):
                 return self._extent(head.value, tree.items)
-            if _is_module(head.value):
+            if is_module(head.value):
                 return self._bracketed(replace(tree, head=head.name))
             if head.name in _TRANSPOSED and not tree.is_call:
                 return self._transposed(replace(tree, head=head_of(head.value)))
@@ -193,23 +199,31 @@ class _Rewording:
             return self._bracketed(head)  # max(A[i,j], dim=1)[0]
         if not tree.is_call and len(tree.items) == 1 and F.is_condition(tree.items[0]):
             return self._filtered(Filtered(head, tree.items[0]))
+        if not tree.is_call and head.is_call and all(isinstance(i, Word) for i in tree.items):
+            return self._expected(head, [i.text for i in tree.items if isinstance(i, Word)])
         if not tree.is_call:
             raise NotReadable
+        if isinstance(head.head, Attribute):  # nn.Softmax(dim=-1)(x)
+            items = (*tree.items, *head.items)
+            return self._bracketed(Bracketed(of_module(head.head), True, items, head.named))
         made, dims = self._headed(reduction or Reduced(name, (), ()), head)
         return self._over(made, tree.items, dims)
 
     def _headed(self, reduction: Reduced, head: Bracketed) -> tuple[Reduced, list[int]]:
         """Return a reduction, or a monoid, with what its brackets hold, and dimensions in them."""
-        names = [i.text for i in head.items if isinstance(i, Word) and i.text.isidentifier()]
-        conditions = [item for item in head.items if F.is_condition(item)]
-        dims = [d for d in map(_dimension, head.items) if d is not None]
-        if len(names) + len(conditions) + len(dims) < len(head.items):
+        ranges = [item for item in head.items if isinstance(item, Filtered)]
+        items = [item.value if isinstance(item, Filtered) else item for item in head.items]
+        names = [i.text for i in items if isinstance(i, Word) and i.text.isidentifier()]
+        conditions = [item for item in items if F.is_condition(item)]
+        dims = [d for d in map(dimension, items) if d is not None]
+        if len(names) + len(conditions) + len(dims) < len(items):
             raise NotReadable
-        condition = reduce(F.conjunction, conditions, head.condition)
+        bounds = (c for c in map(self._known_bounds, ranges) if c is not None)
+        condition = reduce(F.conjunction, (*conditions, *bounds), head.condition)
         if condition is not None and not names:  # sum[k <= q](A[q,k])
             words = [p.text for p in walk(condition) if isinstance(p, Word)]
             names = [w for w in words if w.isidentifier() and w not in self.indices][:1]
-        dims += _named_dimensions(head)
+        dims += named_dimensions(head)
         made = replace(
             reduction,
             indices=tuple(names),
@@ -226,6 +240,9 @@ class _Rewording:
         return Binary("*", self._reworded(left), self._reworded(right.items[0]))
 
     def _read(self, tree: Bracketed) -> Tree:
+        tree = replace(tree, items=tuple(i for i in tree.items if i not in _NEW_DIMENSIONS))
+        if any(isinstance(item, Filtered) for item in tree.items):
+            raise NotReadable
         if any(isinstance(item, Slice) for item in tree.items):
             spare = [i for i in self.indices if i not in set(names_in(tree))]
             items: list[Tree] = []
@@ -253,11 +270,15 @@ class _Rewording:
             return self._product(*tree.items)
         if name in _TRANSPOSED and tree.items:
             return self._transposed(tree.items[0])
+        if name in _TRIANGLES and len(tree.items) == 1:
+            return self._triangle(_TRIANGLES[name], tree.items[0])
         if name in ("size", "len") and tree.items:
             return self._extent(tree.items[0], tree.items[1:] or (Word("0"),))
         if has_meaning(name):
             return self._reworded(meaning(name, tree))
         items = tuple(map(self._reworded, tree.items))
+        if name in ("sqrt", "rsqrt") and isinstance(items[0], Word) and items[0].text in self.known:
+            items = (Extent(items[0].text),)
         if name == "where":
             items = (*(Binary("==", Word(n), self._reworded(x)) for n, x in tree.named), *items)
         is_read = name not in FUNCTIONS and all(
@@ -265,10 +286,19 @@ class _Rewording:
         )
         return Bracketed(name, not is_read, items)  # A(i,j)
 
+    def _triangle(self, comparison: str, tree: Tree) -> Tree:
+        """Reword `tril(A)`: the last index is at most the last but one."""
+        made = self._reworded(tree) if list(names_in(tree)) else self._expected(tree, self.indices)
+        shape = self._shape(made)
+        if len(shape) < 2:
+            raise NotReadable
+        row, column = map(Word, shape[-2:])
+        return _call("where", Binary(comparison, column, row), made, Word("0"))
+
     def _extent(self, tensor: Tree, places: Sequence[Tree]) -> Tree:
         """Reword `x.shape[0]`: the extent of the index that is read there."""
         if isinstance(tensor, Word) and len(places) == 1 and tensor.text in self.shapes:
-            place, shape = _dimension(places[0]), self.shapes[tensor.text]
+            place, shape = dimension(places[0]), self.shapes[tensor.text]
             if place is not None and -len(shape) <= place < len(shape):
                 return Extent(shape[place])
         raise NotReadable
@@ -280,8 +310,8 @@ class _Rewording:
         items = list(tree.items)
         if reduction.name in ("max", "min") and len(items) == 2 and not tree.named:
             return _call(reduction.name + "imum", *map(self._reworded, items))
-        dims = _named_dimensions(tree)
-        if len(items) == 2 and (places := _dimensions(items[1])):
+        dims = named_dimensions(tree)
+        if len(items) == 2 and (places := dimensions(items[1])):
             dims, items = places, items[:1]
         names = [item.text for item in items[1:] if isinstance(item, Word)]
         if names and len(names) == len(items) - 1:  # softmax(x, k)
@@ -300,6 +330,9 @@ class _Rewording:
             indices = reduction.indices or ((operand.index,) if operand.index else ())
             reduction = replace(reduction, indices=indices, condition=condition)
             operand = operand.value
+        match operand:
+            case Bracketed(head=str(index), is_call=True, items=(inside,)) if index in self.known:
+                reduction, operand = replace(reduction, indices=(index,)), inside  # sum j (x)
         keeps = reduction.name in KEEPING_REDUCTIONS or reduction.is_prefix
         if reduction.indices or list(names_in(operand)):
             added = self.added
@@ -334,6 +367,8 @@ class _Rewording:
                 if keeps or not set(chosen) & set(self.indices):
                     return chosen
         summed = [i for i in self._shape(operand) if i not in self.indices]
+        if dims and not summed and all(-len(every) <= d < len(every) for d in dims):
+            return tuple(every[d] for d in dims)  # x[i] / x[i].sum(-1)
         return tuple(summed if not dims else summed[-1:])
 
     def _shape(self, tree: Tree) -> list[str]:
@@ -352,7 +387,7 @@ class _Rewording:
         if condition is None:
             return value
         named = [p.text for p in walk(condition) if isinstance(p, Word)]
-        if (inner := _with_filter(value, condition, set(named))) is not None:
+        if (inner := F.with_filter(value, condition, set(named))) is not None:
             return inner
         bound = [i for i in dict.fromkeys(names_in(value)) if i in named and i not in self.indices]
         if bound:
@@ -364,7 +399,7 @@ class _Rewording:
         if tree.condition is None:
             return None
         words = [p.text for p in walk(tree.condition) if isinstance(p, Word)]
-        known = {tree.index, *self.indices, *names_in(tree.value)}
+        known = {tree.index, *self.indices, *names_in(tree.value), *self.known}
         if tree.index and any(not w[:1].isdigit() and w not in known for w in words):
             return None
         return self._reworded(tree.condition)
@@ -455,42 +490,6 @@ class _Rewording:
         name = next(x for x in _FRESH if x not in self.seen and x not in self.indices)
         self.seen.add(name)
         return name
-
-
-def _is_module(tree: Tree) -> bool:
-    if isinstance(tree, Attribute):
-        return _is_module(tree.value) and tree.name in _MODULES
-    return isinstance(tree, Word) and tree.text in _MODULES
-
-
-def _dimension(tree: Tree) -> int | None:
-    """Return a number, such as -1."""
-    sign = 1
-    if isinstance(tree, Unary) and tree.op == "-":
-        sign, tree = -1, tree.operand
-    return sign * int(tree.text) if isinstance(tree, Word) and tree.text.isdecimal() else None
-
-
-def _dimensions(tree: Tree) -> list[int]:
-    """Return numbers, such as (1, 2)."""
-    items = tree.items if isinstance(tree, Listed) else (tree,)
-    return [d for d in map(_dimension, items) if d is not None]
-
-
-def _named_dimensions(tree: Bracketed) -> list[int]:
-    return [d for key, value in tree.named if key in _DIMENSIONS for d in _dimensions(value)]
-
-
-def _with_filter(tree: Tree, condition: Tree, names: set[str]) -> Tree | None:
-    """Return a value whose outermost reduction over one of these names is filtered."""
-    if isinstance(tree, Reduced) and names & set(tree.indices):
-        return replace(tree, condition=F.conjunction(tree.condition, condition))
-    if isinstance(tree, Binary):
-        if (left := _with_filter(tree.left, condition, names)) is not None:
-            return replace(tree, left=left)
-        if (right := _with_filter(tree.right, condition, names)) is not None:
-            return replace(tree, right=right)
-    return None
 
 
 def _call(name: str, *items: Tree) -> Tree:

@@ -44,6 +44,10 @@ CASES = {
     "a computed left side": "O[i+1] = A[i]",
     "a choice written with if": "O[i] = A[i] if i < 3 else 2",
     "a slice": "O[i] = A[1:3]",
+    "a new dimension": "O[i,j] = x[i] + f(y[None,j])",
+    "an index that a sum binds itself": "O[i] = sum[i,j](A[i,j])",
+    "a method whose dimension cannot be told": "O[i] = A[i].sum()",
+    "elements of a set": "O[q] = sum[k ∈ q](A[q,k])",
     "an extent of an expression": "O[i] = |A[i]|",
     "a parameter without type": "param x = 3\nO[i] = A[i] * x",
     "an unknown type": "param x: complex = 3",
@@ -237,7 +241,7 @@ def test_invisible_characters_do_not_break_a_message(character: str) -> None:
     assert len(message.split("\n")) == 3
 
 
-@pytest.mark.parametrize("name", ["tl", "__class__", "exec", "lambda", "None", "float", "self"])
+@pytest.mark.parametrize("name", ["tl", "__class__", "exec", "lambda", "False", "float", "self"])
 def test_words_of_python_have_no_power(name: str) -> None:
     assert list(check(f"O[i] = {name}[i]").inputs) == [name]
     assert list(check(f"{name} = A[i]\nO[j] = {name} * B[j]").definitions) == [name, "O"]

@@ -72,7 +72,7 @@ MEANINGS = {
     ),
     "a position for a size that is divided by": (
         "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(d)) * V[k,e]",
-        "its size is |d|: write sqrt(|d|)",
+        "write O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
         "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
     ),
     "infinity times a condition": (

@@ -121,6 +121,40 @@ LINES = {
     "O[i] = x[i].to(torch.float32).exp().float()": "O[i] = exp(x[i])",
     "O[q] = x[q] y[q] z[q]": "O[q] = x[q] * y[q] * z[q]",
     "O[q] = (x[q] + 1)(y[q] - 1)": "O[q] = (x[q] + 1) * (y[q] - 1)",
+    # LaTeX: subscripts, fractions, bounds that name the whole extent
+    "O_{qe} = \\sum_k P_{qk} V_{ke}": "O[q,e] = sum[k](P[q,k] * V[k,e])",
+    "O_i = \\sum_{k=1}^{n} A_{ik} x_k": "O[i] = sum[k](A[i,k] * x[k])",
+    "O[q] = \\sum_{k=1}^{q} A[q,k]": "O[q] = sum[k if k <= q](A[q,k])",
+    "O[i] = sum[j=0..n](A[i,j])": "O[i] = sum[j](A[i,j])",
+    "O[q,e] = \\frac{\\sum_k \\exp(S[q,k]) V[k,e]}{\\sum_k \\exp(S[q,k])}": (
+        "O[q,e] = sum[k](exp(S[q,k]) * V[k,e]) / sum[k](exp(S[q,k]))"
+    ),
+    "O_{i} = \\frac{e^{x_i}}{\\sum_j e^{x_j}}": "O[i] = exp(x[i]) / sum[j](exp(x[j]))",
+    "P_{qk} = \\mathrm{softmax}_k\\left(\\frac{Q_{qd} K_{kd}}{\\sqrt{d}}\\right)": (
+        "P[q,k] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|))"
+    ),
+    "y_i = \\max(0, x_i)": "y[i] = maximum(0, x[i])",
+    # Modules, triangles, new dimensions, what stands beside a call
+    "O[i] = nn.LogSoftmax(dim=-1)(x[i])": "O[i] = log_softmax[i](x[i])",
+    "O[i] = nn.ReLU()(x[i])": "O[i] = relu(x[i])",
+    "O[i] = relu(x)[i]": "O[i] = relu(x[i])",
+    "O[q,k] = softmax(S[q,k] + torch.tril(mask))": (
+        "O[q,k] = softmax[k](S[q,k] + where(k <= q, mask[q,k], 0))"
+    ),
+    "O[i] = torch.where(x[i] > 0, x[i], torch.zeros_like(x[i]))": (
+        "O[i] = where(x[i] > 0, x[i], 0)"
+    ),
+    "O[i] = F.layer_norm(x[i], (64,))": (
+        "O[i] = (x[i] - mean[i](x[i])) / sqrt(var[i](x[i]) + 1e-5)"
+    ),
+    "O[i,j] = torch.outer(x, y)": "O[i,j] = x[i] * y[j]",
+    "O[i,j] = x[i,None] * y[None,j]": "O[i,j] = x[i] * y[j]",
+    "O[q,k] = S[q,k] / S[q,k].sum(-1)": "O[q,k] = S[q,k] / sum[k](S[q,k])",
+    "O[q,e] = softmax_k(Q[q,d] K[k,d]) V[k,e]": "O[q,e] = softmax[k](Q[q,d] * K[k,d]) * V[k,e]",
+    "O[q,e] = softmax(S[q,k]) V[k,e]": "O[q,e] = softmax[k](S[q,k]) * V[k,e]",
+    "O[i] = sum j (A[i,j])": "O[i] = sum[j](A[i,j])",
+    "O[i] = max(A[i,j] over j)": "O[i] = max[j](A[i,j])",
+    "O[i] += A[i,j]": "O[i] = sum[j](A[i,j])",
     # Filters in other words
     **dict.fromkeys(
         (
