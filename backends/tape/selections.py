@@ -19,7 +19,7 @@ import torch
 
 from monocomp.backends.tape.bounds import bounds
 from monocomp.backends.tape.choices import replaced_infinities
-from monocomp.backends.tape.recorder import Shape
+from monocomp.backends.tape.recorder import Shape, contiguous_strides
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, conjuncts
 from monocomp.declarations.vocabulary import Kind
 
@@ -282,32 +282,29 @@ def scattered(
         axis: the axis.
     """
     selections = elements.selections
-    sizes = [s.size for s in selections]
+    sizes = tuple(s.size for s in selections)
+    count = math.prod(sizes)
     place = _linear(ops, [(elements.offsets[s.dim], s.size) for s in selections])
     if valid is not None:
-        place = ops.library.where(valid, place, _number(ops, math.prod(sizes), place))
-    kept = sorted({*place.dims} - {axis, NO_DIM}, key=ops.rank)
-    outer = sorted({*body.dims} - {*place.dims, NO_DIM}, key=ops.rank)
+        place = ops.library.where(valid, place, _number(ops, count, place))
     shape = list(common_shape(like.shape, body.shape, place.shape))
-    count, columns = math.prod(sizes), math.prod(shape[d] for d in kept)
-    rows = math.prod(shape[d] for d in outer)
-    rank = len(shape)
-    every = [(coordinates(ops, d, shape[d], rank), shape[d]) for d in kept]
-    place = _linear(ops, [(place, count + (valid is not None)), *every])
-    inside = [d for d in body.dims if d in place.dims and d != NO_DIM]
-    inside += sorted({axis, *kept} - {*inside}, key=ops.rank)
-    at = ops.whole(ops.stretched(place, shape), inside)
-    at = ops.viewed(at, range(len(inside)), (columns * shape[axis],))
-    values = ops.whole(ops.stretched(body, shape), (*outer, *inside))
-    values = ops.viewed(values, range(len(outer) + len(inside)), (rows, columns * shape[axis]))
-    inner = (*(shape[d] for d in outer), *sizes, *(shape[d] for d in kept))
-    run = _scattering(name, rows, count * columns, columns if valid is not None else 0, inner)
-    key = "scattered", name, inner, valid is not None
+    own = [d for d in body.dims if d != NO_DIM]  # as they are in memory
+    dims = (*sorted({axis, *place.dims} - {NO_DIM, *own}, key=ops.rank), *own)
+    lengths = tuple(n if d == axis or d in place.dims else 1 for d, n in enumerate(shape))
+    at = ops.whole(ops.stretched(place, lengths), dims)
+    values = ops.whole(ops.stretched(body, shape), dims)
+    dim = dims.index(axis)
+    before, after = (tuple(shape[d] for d in part) for part in (dims[:dim], dims[dim + 1 :]))
+    inner = *before, *sizes, *after
+    run = _scattering(name, body.dtype, dim, count, inner, valid is not None)
+    key = "scattered", name, dim, inner, valid is not None
     made = ops.recorder.step(key, run, [at, values], inner, body.dtype)
+    made.strides = contiguous_strides(inner)
     shape[axis] = 1
     for s in selections:
         shape[s.dim] = s.size
-    return Tile(ops, made, (*outer, *(s.dim for s in selections), *kept), shape)
+    places = (s.dim for s in selections)
+    return Tile(ops, made, (*dims[:dim], *places, *dims[dim + 1 :]), shape)
 
 
 def _linear(ops: TileOps, indices: Sequence[tuple[Tile, int]]) -> Tile:
@@ -320,29 +317,32 @@ def _linear(ops: TileOps, indices: Sequence[tuple[Tile, int]]) -> Tile:
 
 
 def _scattering(
-    name: str, rows: int, count: int, more: int, shape: Shape
+    name: str, dtype: torch.dtype, dim: int, count: int, shape: Shape, has_others: bool
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return what reduces the elements of each row by their places.
+    """Return what reduces the elements along a dimension by their places.
 
     Args:
         name: of the reduction.
-        rows: their number.
+        dtype: of elements.
+        dim: the dimension.
         count: of places.
-        more: places for elements that do not take part.
         shape: of the result.
+        has_others: are there elements that do not take part, with one more place?
     """
+    unit = _UNITS[name]
+    if math.isinf(unit) and not dtype.is_floating_point:
+        limits = torch.iinfo(dtype)
+        unit = limits.min if unit < 0 else limits.max
 
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
-        unit = _UNITS[name]
-        if math.isinf(unit) and not elements.is_floating_point():
-            limits = torch.iinfo(elements.dtype)
-            unit = limits.min if unit < 0 else limits.max
-        made = elements.new_full((rows, count + more), unit)
-        at = at.expand(rows, -1)
+        sizes = list(elements.shape)
+        sizes[dim] = count + has_others
+        made = elements.new_full(sizes, unit)
+        at = at.expand(elements.shape)
         if name == "sum":
-            made.scatter_add_(1, at, elements)
+            made.scatter_add_(dim, at, elements)
         else:
-            made.scatter_reduce_(1, at, elements, name)
-        return made.narrow(1, 0, count).reshape(shape)
+            made.scatter_reduce_(dim, at, elements, name)
+        return (made.narrow_copy(dim, 0, count) if has_others else made).view(shape)
 
     return run
