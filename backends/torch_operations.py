@@ -73,6 +73,15 @@ class TorchOps(Ops):
         distinct = largest_of_distinct(values, dim, count)
         if distinct is not None:
             return distinct[0], positions.gather(dim, distinct[1])
+        values, positions = self.ranked(values, positions, dim, count)
+        return values, torch.where(values == -torch.inf, -1, positions)
+
+    @staticmethod
+    def ranked(
+        values: torch.Tensor, positions: torch.Tensor, dim: int, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the largest elements along a dimension, equal ones by position, and where they
+        are."""
         ranks = values.nan_to_num(torch.inf, torch.inf, -torch.inf)
         if ranks.dtype == torch.float32:
             order = _keys(ranks, positions).movedim(dim, -1).topk(count).indices.movedim(-1, dim)
@@ -80,8 +89,7 @@ class TorchOps(Ops):
             by_position = positions.argsort(dim=dim, stable=True)
             ranked = ranks.gather(dim, by_position).argsort(dim=dim, descending=True, stable=True)
             order = by_position.gather(dim, ranked.narrow(dim, 0, count))
-        values, positions = values.gather(dim, order), positions.gather(dim, order)
-        return values, torch.where(values == -torch.inf, -1, positions)
+        return values.gather(dim, order), positions.gather(dim, order)
 
     def scatter(
         self, output: Any, positions: tuple[Any, ...], value: Any, valid: Any, add: bool

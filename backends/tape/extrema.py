@@ -23,20 +23,38 @@ def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -
     shape = (*values.shape[:dim], count, *values.shape[dim + 1 :])
     inner, at = tuple(shape[d] for d in dims), dims.index(dim)
     is_counted = span_of(positions) == (dim, 0, positions.shape[dim])
+    is_inside = is_counted and is_real(both[0])  # -1 is the position of -inf
+    others = ops.ops.ranked if is_inside else ops.ops.largest
 
     def run(values: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         distinct = largest_of_distinct(values, at, count) if is_counted else None
-        first, second = distinct or ops.ops.largest(values, positions, at, count)
+        first, second = distinct or others(values, positions, at, count)
         return first.contiguous(), second.contiguous()
 
-    key = "largest", at, count, is_counted
+    key = "largest", at, count, is_inside
     first, second = _pair(ops, key, run, both, inner, positions.dtype)
     for made in (first, second):
         if made.known is None:
             made.strides = contiguous_strides(inner)
-    if is_counted:  # -1 is the position of -inf
-        second.bounds = 0 if is_real(both[0]) else -1, positions.shape[dim] - 1
+    if is_counted:
+        second.bounds = 0 if is_inside else -1, positions.shape[dim] - 1
     return Tile(ops, first, dims, shape), Tile(ops, second, dims, shape)
+
+
+def largest_in(part: Value, whole: Value) -> Value | None:
+    """Return the step that gives the largest real numbers along the last dimension of some, with
+    their places, if a value is computed of the former as another one is of all; None if it is
+    not."""
+    (name, operands), (other, others) = part.made_by or (None, ()), whole.made_by or (None, ())
+    if name == ("field", 0):
+        (pair,) = operands
+        key = ("largest", len(whole.shape) - 1, part.shape[-1], True), whole
+        return pair if pair.made_by and (*pair.made_by[0], pair.made_by[1][0]) == key else None
+    if name != other or name not in ("exp2", "mul", "sub"):
+        return None
+    pairs = [(a, b) for a, b in zip(operands, others, strict=True) if a is not b]
+    is_same = all(a.shape[-1:] in ((), (1,)) for a in operands if a in others)
+    return largest_in(*pairs[0]) if len(pairs) == 1 and is_same else None
 
 
 def first_extreme(

@@ -2,6 +2,9 @@
 
 c * (A B)  =  baddbmm of A and B with the factor c, a number
 X + A B  =  baddbmm of X, A and B, in the memory of X
+x + y * z  =  addcmul of x, y and z
+x + log(1 / y)  =  x - log y
+A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
 sum over i of sums over j  =  sum over i and j
 c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
 """
@@ -17,7 +20,7 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.recorder import Step, Value
+from monocomp.backends.tape.recorder import Step, Value, identity
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
@@ -27,10 +30,10 @@ _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
 
 def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     """Return steps for the same results; some of them nothing reads any more."""
-    for of in (_Fusing.joined, _Fusing.scaled, _Fusing.added, _Fusing.shrunk, _Fusing.summed):
+    for of in _FUSED:
         fusing = _Fusing(steps, results)
         for s in steps:
-            fusing.add(of(fusing, s) or s)
+            fusing.replace(s, of)
         steps = fusing.steps
     return [*steps]
 
@@ -46,7 +49,9 @@ class _Fusing:
         steps: those that have been added.
         made_by: the same by what they make.
         readers: how often a value is read.
+        same: what is read in place of values that others equal.
         written: the memory that steps write to, in place.
+        kept: the memory of this and of results.
     """
 
     def __init__(self, before: Sequence[Step], results: Sequence[Value]) -> None:
@@ -56,12 +61,50 @@ class _Fusing:
         self.readers.update(results)
         views = (s.result for s in before if s.result.root is not s.result)
         self.written = {v.root for v in views if v.made_by is None}
+        self.kept = self.written | {v.root for v in results}
+        self.same: dict[Value, Value] = {}
+        self._equal: dict[object, Value] = {}
+        self._multiples: dict[Value, Step] = {}  # that are added where they are of use
+
+    def replace(self, s: Step, of: Callable[[_Fusing, Step], Step | None]) -> None:
+        """Add what a function makes of a step."""
+        operands = [self.same.get(v, v) for v in s.operands]
+        again = s.again(operands)
+        if s.result.root in self.kept:
+            again = replace(again, result=s.result)
+        self.readers[again.result] = self.readers[s.result]
+        made = self.add(of(self, again) or again)
+        if made is not s.result:
+            self.same[s.result] = made
+            self.readers[made] = max(self.readers[made], self.readers[s.result])
 
     def add(self, s: Step) -> Value:
-        """Add a step."""
+        """Add a step, unless one makes the same; return what is made."""
+        v = s.result
+        if v.made_by is not None and v.made_by[1] == s.operands and not self._is_written(s):
+            known = self._equal.setdefault(identity(*v.made_by), v)
+            if known is not v and v.root not in self.kept:
+                self.readers[known] += self.readers[v]
+                return known
         self.steps.append(s)
-        self.made_by[s.result] = s
-        return s.result
+        self.made_by[v] = s
+        return v
+
+    def inverted(self, s: Step) -> Step | None:
+        """Return a difference for a sum with the logarithm of an inverse, or a sum for one."""
+        if s.run not in (torch.add, torch.sub) or s.arguments:
+            return None
+        for x, y in (s.operands, s.operands[::-1]):
+            logarithm = self._alone(y, torch.log)
+            inverse = None if logarithm is None else self.made_by.get(logarithm.operands[0])
+            if logarithm is not None and inverse is not None and inverse.run is torch.reciprocal:
+                self.readers[logarithm.operands[0]] -= 1
+                term = self.add(logarithm.again(inverse.operands))
+                run = torch.sub if s.run is torch.add else torch.add
+                return replace(s, run=run, operands=(x, term))
+            if s.run is torch.sub:
+                return None
+        return None
 
     def joined(self, s: Step) -> Step | None:
         """Return a linear function of a sum for the sum of two of them, or of one and one that is
@@ -71,7 +114,7 @@ class _Fusing:
         x, y = s.operands
         linear = self._joined(s.run, x, y)
         if linear is not None:
-            return replace(linear, result=s.result)
+            return replace(linear, result=s.result) if s.result.root in self.kept else linear
         terms = self.made_by.get(x)
         if terms is None or terms.run is not torch.add or self.readers[x] != 1:
             return None
@@ -85,14 +128,16 @@ class _Fusing:
     def _joined(self, run: Callable[..., Any], x: Value, y: Value) -> Step | None:
         """Return what computes the sum, or the difference, of two values at once, if they differ in
         one operand in which they are linear."""
-        first, second = self.made_by.get(x), self.made_by.get(y)
-        if first is None or second is None or not self.readers[x] == self.readers[y] == 1:
+        first, second = self._linear(x), self._linear(y)
+        if first is None or second is None:
             return None
-        key, other = (v.made_by and v.made_by[0] for v in (x, y))
+        key, other = (s.result.made_by and s.result.made_by[0] for s in (first, second))
         if key != other or self._is_written(first, second):
             return None
         if len(first.operands) != len(second.operands):  # as one of them has been fused
             return None
+        if key == "product":
+            first, second = _unguarded(first, second), _unguarded(second, first)
         pairs = enumerate(zip(first.operands, second.operands, strict=True))
         apart = [(n, v, w) for n, (v, w) in pairs if v is not w]
         if len(apart) != 1:
@@ -100,10 +145,29 @@ class _Fusing:
         ((n, a, b),) = apart
         if (a.shape, a.strides) != (b.shape, b.strides) or not _is_linear(first, n):
             return None
+        a, b = (self.add(self._multiples[v]) if v in self._multiples else v for v in (a, b))
         total = Value(a.shape, a.dtype, is_owned=True)
         total.strides = a.strides if a.is_dense else None
-        self.add(Step(run, (a, b), total, True, 2))
-        return first.again([total if v is a else v for v in first.operands])
+        total.made_by = run.__name__, (a, b)
+        sum_of_both = self.add(Step(run, (a, b), total, True, 2))
+        return first.again([sum_of_both if m == n else v for m, v in enumerate(first.operands)])
+
+    def _linear(self, v: Value) -> Step | None:
+        """Return the only step of which a value is read, without a factor of the rows of a product,
+        which multiplies its first factor instead."""
+        s = self.made_by.get(v) if self.readers[v] == 1 else None
+        if s is None or s.run is not torch.mul:
+            return s
+        for factor, x in (s.operands, s.operands[::-1]):
+            product = self._product(x)
+            if product is not None and factor.shape == (*x.shape[:-1], 1):
+                rows, *others = product.operands
+                multiple = Value(rows.shape, rows.dtype, is_owned=True)
+                multiple.strides = rows.strides if rows.is_dense else None
+                multiple.made_by = "mul", (factor, rows)
+                self._multiples[multiple] = Step(torch.mul, (factor, rows), multiple, True, 2)
+                return product.again([multiple, *others])
+        return s
 
     def scaled(self, s: Step) -> Step | None:
         """Return a product with a factor for a multiple of one."""
@@ -118,7 +182,7 @@ class _Fusing:
         return replace(product, run=run, operands=operands, result=s.result)
 
     def added(self, s: Step) -> Step | None:
-        """Return a product that is added to something for a sum with one."""
+        """Return a product, of matrices or not, that is added to something for a sum with one."""
         if s.run not in (torch.add, torch.sub) or s.arguments:
             return None
         for x, y in (s.operands, s.operands[::-1]):
@@ -128,6 +192,11 @@ class _Fusing:
                 sign = 1 if s.run is torch.add else -1
                 run = partial(_WITH_SUM[product.run], alpha=sign)
                 return replace(s, run=run, operands=(x, *product.operands), in_place=1)
+            multiple = self._alone(y, torch.mul)
+            is_full = x.shape == y.shape and multiple is not None
+            if is_full and multiple is not None and not self._is_written(multiple):
+                run = partial(torch.addcmul, value=1 if s.run is torch.add else -1)
+                return replace(s, run=run, operands=(x, *multiple.operands), in_place=1)
             if s.run is torch.sub:
                 return None
         return None
@@ -177,6 +246,16 @@ class _Fusing:
         return any(v.root in self.written for s in steps for v in s.operands)
 
 
+_FUSED = (
+    _Fusing.inverted,
+    _Fusing.joined,
+    _Fusing.scaled,
+    _Fusing.added,
+    _Fusing.shrunk,
+    _Fusing.summed,
+)
+
+
 def _is_linear(s: Step, operand: int) -> bool:
     """True if a step is linear in one of its operands."""
     match s.result.made_by:
@@ -187,3 +266,11 @@ def _is_linear(s: Step, operand: int) -> bool:
         case ["where", [_, _, other]]:
             return operand == 1 and other.number == 0 and s.result.dtype.is_floating_point
     return False
+
+
+def _unguarded(s: Step, other: Step) -> Step:
+    """Return a product without the guard of what nothing is multiplied with, where another product
+    reads it."""
+    key, operands = s.operands[1].made_by or (None, ())
+    is_guarded = isinstance(key, tuple) and key[0] == "read" and operands[1] is other.operands[1]
+    return s.again([s.operands[0], operands[1]]) if is_guarded else s

@@ -16,6 +16,9 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import combinations
 
+import torch
+
+from monocomp.backends.tape.choices import keep
 from monocomp.backends.tape.selections import Elements, Selection, scattered, span_of
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape
 
@@ -147,20 +150,26 @@ def contract_table(ops: TileOps, a: Tile, b: Tile, dim: int) -> Tile | None:
             shape[d] = n
         plain = Tile(ops, table.value, order, shape)
         if own == dim:
-            plain = _where_read(ops, plain, elements, x, dim)
+            plain = _where_read(ops, plain, dims.index(None), elements.offsets[dim])
             return ops.contract(scattered(ops, "sum", elements, None, x, x, dim), plain, dim)
         return elements.of(ops.contract(x, plain, dim))
     return None
 
 
-def _where_read(ops: TileOps, table: Tile, elements: Elements, like: Tile, dim: int) -> Tile:
-    """Record a table with 0 for what nothing reads, which may be anything."""
-    one, zero = (ops.full((1,) * len(table.shape), n, "float") for n in (1, 0))
-    count = scattered(ops, "sum", elements, None, one, like, dim)
-    for d in {*count.dims} - {dim, NO_DIM}:
-        count = ops.library.amax(count, axis=d, keepdims=True)
-    read: Tile = ops.library.where(ops.compared("lt", zero, count), table, zero)
-    return read
+def _where_read(ops: TileOps, table: Tile, axis: int, place: Tile) -> Tile:
+    """Record a table with 0 for what nothing reads, which may be anything. Nothing but a product
+    with what is added up at these places reads it."""
+    value = table.value
+    sizes = [n if d == axis else 1 for d, n in enumerate(value.shape)]
+
+    def run(at: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        is_read = t.new_zeros(sizes[axis]).index_fill_(0, at.reshape(-1), 1)
+        kept: torch.Tensor = keep(t, is_read.view(sizes))
+        return kept
+
+    operands = place.value, value
+    made = ops.recorder.step(("read", axis), run, operands, value.shape, value.dtype)
+    return Tile(ops, made, table.dims, table.shape)
 
 
 def _looked_up(x: Tile) -> tuple[Tile, list[int | None], Tile] | None:

@@ -172,7 +172,7 @@ class Recorder:
         """Return the value of a function of others, and of arguments that are known, of which
         the key tells it apart. Without one it is computed anew, in each call. One that has no
         layout is no tensor."""
-        whole = None if key is None else _whole(key, operands)
+        whole = None if key is None else identity(key, operands)
         made = None if whole is None else self._made.get(whole)
         if made is not None:
             return made
@@ -199,7 +199,7 @@ class Recorder:
 
     def made(self, key: object, operands: Sequence[Value]) -> Value | None:
         """Return the value of a function of others, if it has been recorded."""
-        return self._made.get(_whole(key, operands))
+        return self._made.get(identity(key, operands))
 
     def alike(self, value: Value) -> Value:
         """Return a value that is known to have the same elements."""
@@ -217,7 +217,8 @@ class Recorder:
         return self.step(None, run, [value], value.shape, value.dtype)
 
 
-def _whole(key: object, operands: Sequence[Value]) -> tuple[object, ...]:
+def identity(key: object, operands: Sequence[Value]) -> tuple[object, ...]:
+    """Return what tells a function of values apart."""
     order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)
     return key, *order
 

@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 
@@ -282,7 +282,7 @@ def scattered(
         axis: the axis.
     """
     selections = elements.selections
-    sizes = tuple(s.size for s in selections)
+    sizes = [s.size for s in selections]
     count = math.prod(sizes)
     place = _linear(ops, [(elements.offsets[s.dim], s.size) for s in selections])
     if valid is not None:
@@ -290,21 +290,19 @@ def scattered(
     shape = list(common_shape(like.shape, body.shape, place.shape))
     own = [d for d in body.dims if d != NO_DIM]  # as they are in memory
     dims = (*sorted({axis, *place.dims} - {NO_DIM, *own}, key=ops.rank), *own)
-    lengths = tuple(n if d == axis or d in place.dims else 1 for d, n in enumerate(shape))
-    at = ops.whole(ops.stretched(place, lengths), dims)
-    values = ops.whole(ops.stretched(body, shape), dims)
+    at, values = (ops.whole(ops.stretched(x, shape), dims) for x in (place, body))
     dim = dims.index(axis)
     before, after = (tuple(shape[d] for d in part) for part in (dims[:dim], dims[dim + 1 :]))
-    inner = *before, *sizes, *after
-    run = _scattering(name, body.dtype, dim, count, inner, valid is not None)
+    inner = *before, count, *after
+    run = _scattering(name, body.dtype, inner, dim, valid is not None)
     key = "scattered", name, dim, inner, valid is not None
     made = ops.recorder.step(key, run, [at, values], inner, body.dtype)
     made.strides = contiguous_strides(inner)
     shape[axis] = 1
     for s in selections:
         shape[s.dim] = s.size
-    places = (s.dim for s in selections)
-    return Tile(ops, made, (*dims[:dim], *places, *dims[dim + 1 :]), shape)
+    made = ops.viewed(made, range(len(inner)), (*before, *sizes, *after))
+    return Tile(ops, made, (*dims[:dim], *(s.dim for s in selections), *dims[dim + 1 :]), shape)
 
 
 def _linear(ops: TileOps, indices: Sequence[tuple[Tile, int]]) -> Tile:
@@ -317,32 +315,31 @@ def _linear(ops: TileOps, indices: Sequence[tuple[Tile, int]]) -> Tile:
 
 
 def _scattering(
-    name: str, dtype: torch.dtype, dim: int, count: int, shape: Shape, has_others: bool
+    name: str, dtype: torch.dtype, shape: Shape, dim: int, has_others: bool
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Return what reduces the elements along a dimension by their places.
 
     Args:
         name: of the reduction.
         dtype: of elements.
-        dim: the dimension.
-        count: of places.
         shape: of the result.
+        dim: the dimension.
         has_others: are there elements that do not take part, with one more place?
     """
     unit = _UNITS[name]
     if math.isinf(unit) and not dtype.is_floating_point:
         limits = torch.iinfo(dtype)
         unit = limits.min if unit < 0 else limits.max
+    sizes = (*shape[:dim], shape[dim] + has_others, *shape[dim + 1 :])
+    nothing = torch.tensor(unit, dtype=dtype).expand(sizes)
+    if name == "sum":
+        scatter = partial(torch.scatter_add, nothing, dim)
+    else:
+        scatter = partial(torch.scatter_reduce, nothing, dim, reduce=name)
+    if not has_others:
+        return scatter
 
     def run(at: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
-        sizes = list(elements.shape)
-        sizes[dim] = count + has_others
-        made = elements.new_full(sizes, unit)
-        at = at.expand(elements.shape)
-        if name == "sum":
-            made.scatter_add_(dim, at, elements)
-        else:
-            made.scatter_reduce_(dim, at, elements, name)
-        return (made.narrow_copy(dim, 0, count) if has_others else made).view(shape)
+        return scatter(at, elements).narrow_copy(dim, 0, shape[dim])
 
     return run

@@ -3,6 +3,7 @@
     f(p, sum p)  =  f(p / sum p, 1)    where f is the same for all multiples of p
     exp(x - max x) / sum exp(x - max x)  =  softmax x
     sum exp(x - max x)  =  1 / max softmax x
+    exp(x[p] - max x) / sum exp(x - max x)  =  softmax(x)[p]    where p are places of the largest
 
 Weighted means are such functions: what divides a product with values by the sum is needless. Steps
 of a whole call are looked through, and of its backward pass with it, as kernels divide exponentials
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.tape.extrema import largest_in
 from monocomp.backends.tape.reals import is_real, logits_of, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.tape import needed
@@ -134,6 +136,7 @@ class _Normalising:
         self.images: dict[Value, Value] = {}  # linear in the exponentials: the same of softmax
         self.later: dict[Value, Step] = {}  # steps on the sums, until something reads the result
         self.roles: dict[Value, str] = {}  # sum, inverse, empty or not empty, of the sums' values
+        self.places: dict[Value, Value] = {}  # of the largest elements, by what gives both
         self.is_divided = self.is_guarded = self.is_other = False
 
     def add(self, steps: Sequence[Step], results: Sequence[Value]) -> bool:
@@ -153,6 +156,10 @@ class _Normalising:
         """Add what a step becomes; False if there is nothing."""
         if s.result is self.power:
             self._start()
+        elif (at := self._places(s)) is not None:
+            operands = [self.images[self.power], at]
+            made = self._step("at", _at, operands, s.result, is_elementwise=False, takes_out=False)
+            self.images[s.result] = made
         elif any(v in self.images for v in s.operands):
             return self._divide(s) or self._follow(s)
         elif role := self._role(s):
@@ -160,6 +167,14 @@ class _Normalising:
         elif not self._drop_guard(s) and not self._drop_mask(s):
             self._again(s, [self._value(v) for v in s.operands])
         return True
+
+    def _places(self, s: Step) -> Value | None:
+        """Return which of the exponentials a step computes again, for the largest logits."""
+        if _key(s.result) == ("field", 1):
+            self.places[s.operands[0]] = s.result
+        is_later = self.power in self.images and s.result.dtype.is_floating_point
+        pair = largest_in(s.result, self.power) if is_later else None
+        return None if pair is None else self.places.get(pair)
 
     def _start(self) -> None:
         """Add softmax, and 0 where all of a row is -inf."""
@@ -287,7 +302,10 @@ class _Normalising:
             self.is_guarded = True
             weights = self.images[self.power]
             axis = len(weights.shape) - 1
-            most = self._step(("amax", axis), torch.amax, [weights], v, arguments=(axis, True))
+            how = [weights], v
+            most = self._step(
+                ("amax", axis), torch.amax, *how, takes_out=False, arguments=(axis, True)
+            )
             one = self._step("reciprocal", torch.reciprocal, [most], v)
             self.same[v] = self._replaced(one, 0.0, 0.0, 0.0)
             return self.same[v]
@@ -311,13 +329,19 @@ class _Normalising:
         like: Value,
         *,
         is_elementwise: bool = True,
+        takes_out: bool = True,
         arguments: tuple[Any, ...] = (),
     ) -> Value:
         made = Value(like.shape, like.dtype, is_owned=True)
         made.made_by, made.strides = (key, tuple(operands)), like.strides
-        takes_out, in_place = run is not torch.amax, len(operands) if is_elementwise else 0
+        in_place = len(operands) if is_elementwise else 0
         self.steps.append(Step(run, tuple(operands), made, takes_out, in_place, arguments))
         return made
+
+
+def _at(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Return the elements at places in each row."""
+    return x.gather(-1, places)
 
 
 def _key(v: Value) -> Any:

@@ -35,7 +35,7 @@ def in_place_of(run: Callable[..., Any]) -> Callable[..., Any] | None:
 
 def is_commutative(s: Step) -> bool:
     """True if a step may take its operands in any order."""
-    return s.result.made_by is not None and s.result.made_by[0] in COMMUTATIVE
+    return getattr(s.run, "__name__", "") in {*COMMUTATIVE, "logical_and", "logical_or"}
 
 
 def function_of(

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import torch
 
 from monocomp.backends.tape.choices import bound, is_maximum
+from monocomp.backends.tape.extrema import largest_in
 from monocomp.backends.tape.reals import is_real
 from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
 from monocomp.backends.tape.tile import in_order
@@ -160,6 +161,11 @@ class Quotients:
         terms[v, how] = terms.get((v, how), 0.0) + factor
 
 
+def is_any_of(part: Value, whole: Value) -> bool:
+    """True if a value has elements of another one, row by row."""
+    return part is whole or largest_in(part, whole) is not None
+
+
 def kept_where(v: Value) -> tuple[Value, Value, float] | None:
     """Return what a value is where a mask is 1, the mask, and the number that it is elsewhere."""
     name, operands = v.made_by or (None, ())
@@ -250,7 +256,7 @@ def _antilogarithm(atom: Atom, factor: float, power: Value) -> Value | None:
         return None
     total = v.made_by[1][0]
     name, operands = total.made_by or (None, ())
-    is_sum = isinstance(name, tuple) and name[0] == "sum" and operands == (power,)
+    is_sum = isinstance(name, tuple) and name[0] == "sum" and is_any_of(power, *operands)
     is_to_base = math.isclose(factor, -1 / math.log(2), rel_tol=_TOLERANCE)
     return total if is_sum and is_to_base and spread == _spread(v.shape, power.shape) else None
 
