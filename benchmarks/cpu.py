@@ -47,17 +47,22 @@ def unavailable() -> str | None:
     return None
 
 
+def inputs_at(case: Case, size: str) -> dict[str, torch.Tensor]:
+    """The inputs of a program."""
+    length, head = SIZES[size]
+    extents = case.sizes(length, length, head, head)
+    if "h" in extents and "h" not in case.extents:
+        extents["h"] = HEADS
+    return case.inputs(extents)
+
+
 def pair(case: Case, size: str, differentiated: bool) -> dict[str, Callable[[], Any]]:
     """A program and the same in eager torch, on the same inputs."""
     import torch
 
     import monocomp as mc
 
-    length, head = SIZES[size]
-    extents = case.sizes(length, length, head, head)
-    if "h" in extents and "h" not in case.extents:
-        extents["h"] = HEADS
-    inputs = case.inputs(extents)
+    inputs = inputs_at(case, size)
     floats = [t for t in inputs.values() if t.dtype == torch.float32]
     kernel = mc.compile(case.text, backend="torch")
 
