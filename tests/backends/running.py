@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -54,6 +54,37 @@ def make_inputs(
     arrays = random_inputs(translate(program), used, dtype=name, seed=seed, params=params)
     tensors = {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
     return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+
+
+# Blocks of 16 stick out of the longer axes.
+SIZES = {"h": 2, "i": 19, "j": 19, "k": 37, "l": 37, "q": 19, "t": 37, "d": 5, "e": 6}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program and the sizes to run it at.
+
+    Attributes:
+        text: the program.
+        extents: sizes by index, `;` between runs; if there are none, those of `SIZES`.
+        params: parameters that are not at their defaults.
+        inputs: elements that must not be random, by input.
+        tolerance: how much more error than usual is allowed, with a reason in the table.
+    """
+
+    text: str
+    extents: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float = 1.0
+
+    def drawn(self, dtype: torch.dtype = torch.float32) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the inputs of each run, with those elements that must not be random."""
+        given = {n: torch.as_tensor(np.asarray(a)) for n, a in self.inputs.items()}
+        for seed, run in enumerate(self.extents.split(";")):
+            extents = {i: int(n) for i, n in (part.split("=") for part in run.split())}
+            made = make_inputs(self.text, extents or SIZES, dtype, seed=seed, params=self.params)
+            yield {n: given.get(n, t).to(t.dtype) for n, t in made.items()}
 
 
 def exact(text: str, inputs: Tensors, **params: Any) -> tuple[torch.Tensor, ...]:

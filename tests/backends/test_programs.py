@@ -15,7 +15,7 @@ from monocomp.declarations import counter_rng
 from monocomp.language.checker import check
 from tests.agreement import check_gradients, check_outputs
 from tests.backends import interpreted
-from tests.backends.programs import EXAMPLES, HARMLESS_NAMES, with_names
+from tests.backends.programs import EXAMPLES
 from tests.backends.running import BACKENDS, DISTINCT, exact, make_inputs, run
 from tests.backends.tolerances import Bound, agree
 from tests.marks import slow_unless
@@ -67,6 +67,38 @@ def test_random_numbers_are_as_precise_as_others() -> None:
 
 
 # --- names --------------------------------------------------------------------------------
+
+
+# Names that mean something to Python, torch, Triton, or in an emitted file.
+HARMLESS_NAMES = (
+    *("lambda", "import", "class", "async", "await", "match", "None", "True", "self", "return_"),
+    *("exec", "eval", "open", "print", "range", "float", "sum_", "list", "len", "object"),
+    *("__class__", "__import__", "__init__", "__", "_", "_x", "x" * 64),
+    *("tl", "triton", "torch", "jit", "os", "sys", "annotations", "constexpr"),
+    *("O", "o", "Q", "q", "K", "k", "e", "d", "s", "p", "t", "x", "x_2"),
+    *("m_i", "l_i", "acc", "pid", "scale", "keep", "phase", "begin", "end"),
+    *("BLOCK_Q", "EVEN_K", "INDEX", "PRECISION", "CONFIG", "CONFIG_2", "K_ptr", "stride_K_d"),
+    *("offs_q", "size_q", "in_q", "start_q", "num_q", "last_q", "first_k", "high_k", "K_tile"),
+    *("config", "configs", "tensor", "name", "shape", "dtype", "span", "wide", "programs"),
+    *("precision", "main", "reference", "error", "result", "results", "device", "made", "good"),
+    *("inputs", "params", "names", "kernel", "kernel_kernel", "open_indices", "tabulate"),
+    *("args", "num_warps", "num_stages", "grid", "warmup", "stream", "options", "debug", "empty"),
+    *("floordiv", "larger", "smaller", "multiply", "next_bits", "float_mod", "sum_1", "softmax_1"),
+)
+
+
+def with_names(start: int) -> tuple[str, str, str]:
+    """An attention program with seven of the names, and which of them are its indices."""
+    names = [HARMLESS_NAMES[(start + n) % len(HARMLESS_NAMES)] for n in range(7)]
+    tensor, index, stream, output, definition, param, function = names
+    text = f"""
+        param {param}: float = 2.0
+        def {function}(formal_) = 2 * formal_
+        {definition}[{index},{stream}] = {tensor}[{index},inner_] * Keys_[{stream},inner_]
+        {output}[{index},column_] = softmax[{stream} if {stream} <= {index}](
+            {function}({param} * {definition}[{index},{stream}])) * Values_[{stream},column_]
+        """
+    return text, index, stream
 
 
 @pytest.mark.one_in(5)

@@ -1,19 +1,15 @@
-"""The laws of monoids: what is proved, what is refused and with which numbers, what is kept."""
+"""The laws of monoids: what is proved, and what is refused and with which numbers."""
 
 from __future__ import annotations
 
 import math
-import os
 import random
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -22,7 +18,6 @@ import pytest
 from monocomp import terms as T
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
-from monocomp.machine.cache import JsonStore
 from monocomp.proving import monoid_laws, proofs, prover
 from monocomp.proving.arithmetic import Algebra, ContradictionError, Sample
 from monocomp.proving.case_analysis import OutOfTimeError, clock, holds_in_all_cases
@@ -36,14 +31,7 @@ from monocomp.terms.printer import show
 from monocomp.translation.translator import translate
 from tests.marks import slow_unless
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch) -> FilePath:
-    """Every test remembers in a folder of its own."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("MONOCOMP_CACHE_DIR", str(folder))
-    monkeypatch.setattr(proofs, "_IN_MEMORY", {})
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def program(declaration: str, *elements: str) -> Equations:
@@ -431,93 +419,3 @@ def test_names_do_not_reach_sympy() -> None:
     found = by_name(proofs.prove_monoid(pi))
     assert prover.is_proved(found.values())
     assert found["commutative"].holds is False
-
-
-# --- remembering
-
-
-def run(code: str, **environment: str) -> str:
-    """Run code in a fresh interpreter; its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        cwd=FilePath(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-CERTIFY = """
-import sys
-from monocomp.translation.translator import translate
-from monocomp.language import checker
-from monocomp.proving import proofs, prover
-laws = proofs.certificate(translate(checker.check({text!r})), fresh={fresh})
-print(prover.is_proved(laws), "sympy" in sys.modules)
-"""
-EXAMPLE = f"{PROVED['circle']}\nO = M[k](A[k])"
-
-
-def test_the_second_time_needs_no_sympy(cache: FilePath) -> None:
-    assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True True\n"
-    assert run(CERTIFY.format(text=EXAMPLE, fresh=False)) == "True False\n"
-
-
-def count_proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the laws that are proved anew from here on, as by another process."""
-    proofs._IN_MEMORY.clear()
-    made: list[str] = []
-    prove = prover._prove
-
-    def counting(claim: Claim, tick: Callable[[], None]) -> bool:
-        made.append(claim.name)
-        return prove(claim, tick)
-
-    monkeypatch.setattr(prover, "_prove", counting)
-    return made
-
-
-def entries(cache: FilePath) -> list[FilePath]:
-    return sorted(cache.glob("proofs/*"))
-
-
-def test_remembered_laws_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = proofs.certify("min"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
-    made = count_proofs(monkeypatch)
-    again = proofs.certify("min"), proofs.certify("max"), proofs.certify(monoid(PROVED["affine"]))
-    assert again == first
-    assert made == []
-    proofs.certify("max", fresh=True)
-    assert len(made) == 5
-
-
-def test_definitions_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs.certify(monoid(PROVED["affine"]))
-    made = count_proofs(monkeypatch)
-    other = "monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')"
-    assert not prover.is_proved(proofs.certify(monoid(other)))
-    renamed = PROVED["affine"].replace("u", "v").replace("vnit", "unit")
-    assert prover.is_proved(proofs.certify(monoid(renamed)))
-    monkeypatch.setattr(proofs, "PROVER_VERSION", proofs.PROVER_VERSION + 1)
-    made.clear()
-    proofs.certify(monoid(PROVED["affine"]))
-    assert made
-
-
-def test_refusals_are_not_remembered(cache: FilePath) -> None:
-    proofs.certify(refused("subtraction"))
-    assert entries(cache) == []
-
-
-def test_an_entry_of_another_monoid_is_not_believed(cache: FilePath) -> None:
-    proofs.certify(monoid(PROVED["affine"]))
-    (entry,) = entries(cache)
-    wrong = monoid("monoid M(a, u) = unit (1, 0), combine (a * a', a' * u - u')")
-    # Put the file where that of the wrong monoid would stand.
-    parts = tuple(t.key[2] for t in (*wrong.unit, *wrong.combine))
-    JsonStore("proofs").put(proofs._key((wrong.name, wrong.fields, parts, ())), {})
-    (other,) = {*entries(cache)} - {entry}
-    other.write_bytes(entry.read_bytes())
-    assert not prover.is_proved(proofs.certify(wrong))

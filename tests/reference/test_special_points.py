@@ -19,9 +19,9 @@ from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate, specified
 from tests.agreement import agrees, as_list, check_gradients
 from tests.backends import interpreted
+from tests.reference.special_inputs import ELSEWHERE
 from tests.reference.special_points import (
     DIFFERENTIATED,
-    ELSEWHERE,
     GIVEN,
     INPUTS,
     MASKS,

@@ -26,7 +26,7 @@ from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import UnsupportedError
-from tests.backends.triton.test_replay import Driver
+from tests.backends.triton.driver import Driver
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
 INPUTS = {n: torch.zeros(1, 1, 64, 16) for n in "QKV"}

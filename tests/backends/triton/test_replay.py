@@ -30,6 +30,7 @@ from monocomp.backends.schedules.schedule import Schedule
 from monocomp.errors import InputError, ShapeError, UnsupportedDtypeError
 from tests.backends.interpreted import call
 from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules
+from tests.backends.triton.driver import Driver
 
 WINDOW = library.load("sliding_window")
 PLACED = """
@@ -39,43 +40,6 @@ O[q,e] = softmax[k if k <= q + position](S[q,k]) * V[k,e]
 """
 SCALED = "param scale: float = 2.0, n: int = 3\nindex i < n\nO[i,j] = X[j] * scale + i"
 MIXED = "O[i,k] = sum[j](X[i,j] * Y[j,k])"
-
-
-class Driver:
-    """Stands for a GPU and its driver: remembers every launch."""
-
-    def __init__(self) -> None:
-        from triton.backends.compiler import GPUTarget
-
-        self.launches: list[Any] = []
-        self.current = GPUTarget("cuda", 90, 32)
-        self.utils = self
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_current_target(self) -> Any:
-        return self.current
-
-    def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": 227 << 10}
-
-    def load_binary(self, *_: Any) -> tuple[int, ...]:
-        return 1, 1, 32, 0, 1024
-
-    def launcher_cls(self, source: Any, metadata: Any) -> Any:
-        """A launch as the compiled kernel, the grid, and what the GPU would be given."""
-        form = source.signature, source.constants, source.attrs, metadata.num_warps
-
-        def launch(*args: Any) -> None:
-            given = zip(args[9:], source.signature.values(), strict=True)
-            passed = [value for value, kind in given if kind != "constexpr"]
-            self.launches.append((form, args[:3], passed))
-
-        return launch
 
 
 @cache
