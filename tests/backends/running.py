@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -154,6 +154,24 @@ def compiled(
 ) -> mc.Kernel:
     """A kernel for calls of one kind: it remembers how it is lowered, and its schedules."""
     return mc.compile(text, backend=backend, name=name, checked=checked, processors=processors)
+
+
+def kernels_run(
+    kernels: Iterable[TileProgram],
+    arrays: dict[str, Any],
+    extents: Mapping[str, int],
+    params: Mapping[str, Any],
+) -> Iterator[tuple[TileProgram, dict[str, Any], dict[str, Any]]]:
+    """Run kernels one after the other in NumPy, each beside its inputs and results; what they
+    store joins the arrays."""
+    from monocomp.backends import numpy
+
+    for kernel in kernels:
+        outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in kernel.outputs}
+        inputs = {n: arrays[n] for n in kernel.inputs}
+        numpy.run(kernel, inputs, outputs, extents, params)
+        arrays |= outputs
+        yield kernel, inputs, outputs
 
 
 # --- blocks ---------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.autograd import grad
 
 import monocomp as mc
+from benchmarks.variants import RELATIVE_BIAS
 from monocomp import library
 from tests.gpu.comparing import DEVICE, ON_GPU, REPEATS
-from tests.gradients.test_peak_memory import RELATIVE_BIAS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]  # of NumPy
 needs_gpu = pytest.mark.skipif(not ON_GPU, reason="no interpreter has this")

@@ -163,16 +163,6 @@ def test_saved_depends_on_sizes() -> None:
     assert not mc.grad(text, extents={"k": 1, "i": 4096}).saved
 
 
-@pytest.mark.parametrize("save", [[], ["L"], ["O"], ["L", "O"]])
-def test_saved_as_asked_for(save: list[str]) -> None:
-    """The gradients are the same, whatever is read of the forward."""
-    text = "O[q] = softmax[k](Q[q,d] * K[k,d]) * V[k]"
-    found = mc.grad(text, save=save)
-    assert set(found.saved) <= {"L"} & set(save) | {"O"} & set(save)
-    assert ("input O" in str(found), "input L" in str(found)) == ("O" in save, "L" in save)
-    check_slopes(text, save=save)
-
-
 def test_definitions_that_are_differentiated_by_name() -> None:
     """Keys that are normalised, with a gain: their derivatives are sums over queries of their own,
     and what is made of these is computed once a key."""

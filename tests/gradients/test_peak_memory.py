@@ -10,25 +10,14 @@ import pytest
 import torch
 
 import monocomp as mc
+from benchmarks.variants import RELATIVE_BIAS
+from monocomp import library
 from monocomp.backends.torch_operations import TorchTarget
 from monocomp.backends.triton.launch import load
 from monocomp.host.building import host_program, of_tile_program
 from monocomp.host.evaluation import Evaluation
 
-GROUPED = """
-input Q[b,h,q,d], K[b,g,k,d], V[b,g,k,e]
-
-G[h]       = h // (|h| // |g|)
-S[b,h,q,k] = Q[b,h,q,d] * K[b,G[h],k,d] / sqrt(|d|)
-O[b,h,q,e] = softmax[k if k <= q](S[b,h,q,k]) * V[b,G[h],k,e]
-"""
-RELATIVE_BIAS = """
-input Q[b,h,q,d], K[b,h,k,d], V[b,h,k,e], R[h,r]
-index r < |q| + |k| - 1
-
-S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|) + R[h,q - k + |k| - 1]
-O[b,h,q,e] = softmax[k](S[b,h,q,k]) * V[b,h,k,e]
-"""
+GROUPED = library.load("gqa").replace("softmax[k]", "softmax[k if k <= q]")
 MOST = 1.05  # times the tensors that a call gives and gets, and two numbers a row
 
 

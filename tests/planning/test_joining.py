@@ -9,10 +9,10 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends import numpy as backend
 from monocomp.planning.joining import join_by_accumulation
 from monocomp.planning.plan import Plan
 from tests.backends.library_cases import CASES
+from tests.backends.running import kernels_run
 
 JOINED = ("attention", "causal", "sliding_window", "learned_sink", "dropout", "sigmoid_attention")
 JOINED += ("pair_bias", "shaw_values", "rms_norm", "gqa")
@@ -30,12 +30,8 @@ def results(kernel: mc.Kernel, plan: Plan, name: str) -> dict[str, Any]:
         if arrays[n] is None:
             arrays[n] = random.standard_normal([sizes[d] for d in i.dims])
     binding = kernel.calls.bind({n: x.shape for n, x in arrays.items()}, case.params)
-    extents = plan.extents(binding.extents)
-    for program in plan.kernels:
-        outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in program.outputs}
-        given = {n: arrays[n] for n in program.inputs}
-        backend.run(program, given, outputs, extents, binding.params)
-        arrays |= outputs
+    for _ in kernels_run(plan.kernels, arrays, plan.extents(binding.extents), binding.params):
+        pass
     return {o.name: arrays[o.name] for o in declared.outputs}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -65,12 +64,6 @@ def test_a_choice_looks_at_every_program_anew() -> None:
     rewriter.exhaust(RuleSet("rules", "", [Rule("drop", drop)]))
     rewriter.exhaust(choices)
     assert [s.rule for s in rewriter.steps] == ["drop", "negate"]
-
-
-def test_a_derivation_remembers_nothing_of_another() -> None:
-    program = equations("O[q] = softmax[k](S[q,k]) * V[k]")
-    first, second = derive(program), derive(replace(program))
-    assert [s.rule for s in first.steps] == [s.rule for s in second.steps] != []
 
 
 # --- every derivation ends ---------------------------------------------------------------

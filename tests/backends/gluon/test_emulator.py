@@ -15,7 +15,6 @@ import pytest
 
 import monocomp as mc
 from monocomp import blocks as B
-from monocomp.backends import numpy as backend
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules.schedule import held_length
 from monocomp.blocks import BlockProgram
@@ -25,6 +24,7 @@ from tests.backends.gluon import emulator, mutants
 from tests.backends.gluon.machine import Fault
 from tests.backends.gluon.test_dialect import GRADIENTS, IN_PART, SUPPORTED, in_gluon
 from tests.backends.library_cases import CASES
+from tests.backends.running import kernels_run
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
 BLOCK = 8  # rows of a warpgroup, and keys
@@ -113,12 +113,9 @@ def calls(name: str, run: Run, gradient: bool = False) -> Iterator[Call]:
     binding = kernel.calls.bind({n: x.shape for n, x in inputs.items()}, given)
     extents, params = binding.extents, binding.params
     arrays = {n: x.astype(float) if x.dtype.kind == "f" else x for n, x in inputs.items()}
-    for program in kernel.tile_programs({}):
-        outputs = {o.name: np.zeros([extents[d] for d in o.dims]) for o in program.outputs}
-        tensors = {n: arrays[n] for n in program.inputs}
-        backend.run(program, tensors, outputs, extents, params)
+    kernels = kernel.tile_programs({})
+    for program, tensors, outputs in kernels_run(kernels, arrays, extents, params):
         yield Call(program, tensors, outputs, extents, params)
-        arrays |= outputs
 
 
 @cache

@@ -15,13 +15,13 @@ import pytest
 
 import monocomp as mc
 from monocomp import library
-from monocomp.backends import numpy as backend
 from monocomp.blocks import BlockProgram
 from monocomp.planning.plan import Plan
 from monocomp.tile import TileProgram
 from tests.backends.gluon import emulator
 from tests.backends.gluon.machine import Fault
 from tests.backends.gluon.test_dialect import in_gluon
+from tests.backends.running import kernels_run
 
 ROWS = 8  # of a warpgroup
 PARAMS = {"window": 70, "sink": 4}
@@ -77,11 +77,7 @@ def tensors(name: str, run: Run) -> Iterator[tuple[TileProgram, dict[str, Any], 
     arrays = {
         n: random.standard_normal([extents[x] for x in i.dims]) for n, i in declared.inputs.items()
     }
-    for program in plan.kernels:
-        outputs = {o.name: np.zeros([extents[x] for x in o.dims]) for o in program.outputs}
-        given = {n: arrays[n] for n in program.inputs}
-        backend.run(program, given, outputs, extents, PARAMS)
-        arrays |= outputs
+    for program, *_ in kernels_run(plan.kernels, arrays, extents, PARAMS):
         yield program, arrays, extents
 
 
