@@ -65,7 +65,6 @@ WRITINGS = {
         "squares of differences": f"{MEAN}V[i] = mean[k]((X[i,k] - M[i]) ** 2)",
         "var": f"{MEAN}V[i] = var[k](X[i,k])",
         "raw moments": f"{MEAN}V[i] = mean[k](X[i,k] ** 2) - M[i] ** 2",
-        "sums": f"{MEAN}D[i,k] = X[i,k] - M[i]\nV[i] = sum[k](D[i,k] * D[i,k]) / |k|",
         "one difference": f"{MEAN}V[i] = mean[k]((X[i,k] - M[i]) * X[i,k])",
         "expanded": f"{MEAN}V[i] = mean[k](X[i,k] ** 2 - 2 * X[i,k] * M[i] + M[i] ** 2)",
     },
@@ -159,8 +158,6 @@ WRITINGS = {
     "linear attention": {
         "weights": f"{LINEAR}A[q,k] = phi(Q[q,d]) * phi(K[k,d])\n"
         "O[q,e] = sum[k](A[q,k] * V[k,e]) / sum[k](A[q,k])",
-        "normalised weights": f"{LINEAR}A[q,k] = phi(Q[q,d]) * phi(K[k,d])\n"
-        "O[q,e] = sum[k](A[q,k] / sum[k](A[q,k]) * V[k,e])",
         "exchanged": f"{LINEAR}H[d,e] = phi(K[k,d]) * V[k,e]\nZ[d] = sum[k](phi(K[k,d]))\n"
         "O[q,e] = sum[d](phi(Q[q,d]) * H[d,e]) / sum[d](phi(Q[q,d]) * Z[d])",
         "normaliser first": f"{LINEAR}Z[q] = phi(Q[q,d]) * sum[k](phi(K[k,d]))\n"
@@ -184,8 +181,6 @@ WRITINGS = {
     "Taylor polynomial": {
         "powers": f"{QKV}{S}A[q,k] = 1 + S[q,k] + S[q,k] ** 2 / 2\n"
         "O[q,e] = sum[k](A[q,k] * V[k,e]) / sum[k](A[q,k])",
-        "Horner": f"{QKV}{S}A[q,k] = 1 + S[q,k] * (1 + S[q,k] / 2)\n"
-        "O[q,e] = sum[k](A[q,k] / sum[k](A[q,k]) * V[k,e])",
         "doubled": f"{QKV}{S}A[q,k] = 2 + 2 * S[q,k] + S[q,k] * S[q,k]\n"
         "O[q,e] = sum[k](A[q,k] * V[k,e]) / sum[k](A[q,k])",
         "square completed": f"{QKV}{S}A[q,k] = ((S[q,k] + 1) ** 2 + 1) / 2\n"
@@ -194,7 +189,7 @@ WRITINGS = {
 }
 
 # Attention, by the naive, the safe and the lazy softmax, by their logarithms, scaled before or
-# after, masked in any way. {if} is a filter or nothing, {c} its condition, {not} the opposite.
+# after, masked in any way. {if} is a filter or nothing, {c} its condition.
 _S = "S[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
 _M = "M[b,h,q] = max[k{if}](S[b,h,q,k])\n"
 _E = "E[b,h,q,k] = exp(S[b,h,q,k] - M[b,h,q])\n"
@@ -204,21 +199,15 @@ ATTENTION = {
     "one line": f"{_O}softmax[k{{if}}](Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)) * V[b,h,k,e]",
     "sum filtered": f"{_S}{_O}sum[k{{if}}](softmax[k{{if}}](S[b,h,q,k]) * V[b,h,k,e])",
     "naive": f"{_S}{_O}sum[k{{if}}](exp(S[b,h,q,k]) * V[b,h,k,e]) / sum[k{{if}}](exp(S[b,h,q,k]))",
-    "naive, total named": f"{_S}Z[b,h,q] = sum[k{{if}}](exp(S[b,h,q,k]))\n"
-    f"{_O}sum[k{{if}}](exp(S[b,h,q,k]) * V[b,h,k,e]) / Z[b,h,q]",
     "safe": f"{_S}{_M}{_E}{_O}sum[k{{if}}](E[b,h,q,k] / sum[k{{if}}](E[b,h,q,k]) * V[b,h,k,e])",
     "lazy": f"{_S}{_M}{_E}{_O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
     "lse": f"{_S}L[b,h,q] = log(sum[k{{if}}](exp(S[b,h,q,k])))\n"
     f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
     "logsumexp": f"{_S}L[b,h,q] = logsumexp[k{{if}}](S[b,h,q,k])\n"
     f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
-    "lse, safe": f"{_S}{_M}{_E}L[b,h,q] = M[b,h,q] + log(sum[k{{if}}](E[b,h,q,k]))\n"
-    f"{_O}sum[k{{if}}](exp(S[b,h,q,k] - L[b,h,q]) * V[b,h,k,e])",
     "log_softmax": f"{_S}{_O}sum[k](exp(log_softmax[k{{if}}](S[b,h,q,k])) * V[b,h,k,e])",
     "base 2": f"{_S}{_O}sum[k{{if}}](exp2(S[b,h,q,k] / log(2)) * V[b,h,k,e])"
     " / sum[k{if}](exp2(S[b,h,q,k] * log2(exp(1))))",
-    "quotient turned": f"{_S}{_O}1 / sum[k{{if}}](exp(S[b,h,q,k]))"
-    " * sum[k{if}](V[b,h,k,e] * exp(S[b,h,q,k]))",
     "both scaled": "A[b,h,q,d] = Q[b,h,q,d] / |d| ** 0.25\nB[b,h,k,d] = K[b,h,k,d] / |d| ** 0.25\n"
     f"{_O}softmax[k{{if}}](A[b,h,q,d] * B[b,h,k,d]) * V[b,h,k,e]",
     "scaled after": "R[b,h,q,k] = Q[b,h,q,d] * K[b,h,k,d]\n"
@@ -228,13 +217,10 @@ ATTENTION = {
     "E[b,h,q,k] = exp(R[b,h,q,k] / sqrt(|d|) - N[b,h,q])\n"
     f"{_O}sum[k{{if}}](E[b,h,q,k] * V[b,h,k,e]) / sum[k{{if}}](E[b,h,q,k])",
     "shifted by row": f"{_S}{_O}softmax[k{{if}}](S[b,h,q,k] + |d| * q) * V[b,h,k,e]",
-    "negated": "R[b,h,q,k] = -Q[b,h,q,d] * K[b,h,k,d] / sqrt(|d|)\n"
-    f"{_O}softmax[k{{if}}](-R[b,h,q,k]) * V[b,h,k,e]",
 }
 _T = "T[b,h,q,k] = where({c}, S[b,h,q,k], -inf)\n"
 MASKED_ATTENTION = {
     "where": f"{_S}{_O}softmax[k](where({{c}}, S[b,h,q,k], -inf)) * V[b,h,k,e]",
-    "where turned": f"{_S}{_O}softmax[k](where({{not}}, -inf, S[b,h,q,k])) * V[b,h,k,e]",
     "added": f"{_S}{_O}softmax[k](S[b,h,q,k] + where({{c}}, 0, -inf)) * V[b,h,k,e]",
     "naive": f"{_S}{_T}{_O}sum[k](exp(T[b,h,q,k]) * V[b,h,k,e]) / sum[k](exp(T[b,h,q,k]))",
     "naive, bracket": f"{_S}E[b,h,q,k] = ({{c}}) * exp(S[b,h,q,k])\n"
@@ -248,22 +234,18 @@ MASKED_ATTENTION = {
     "log_softmax": f"{_S}{_O}sum[k](exp(log_softmax[k](S[b,h,q,k]"
     " + where({c}, 0, -inf))) * V[b,h,k,e])",
 }
-DOMAINS = {
-    "full": ("", ""),
-    "causal": ("k <= q", "k > q"),
-    "window": ("k <= q and q - k < 3", "k > q or q - k >= 3"),
-}
+DOMAINS = {"full": "", "causal": "k <= q", "window": "k <= q and q - k < 3"}
 
 
-def written(text: str, condition: str, opposite: str) -> str:
+def written(text: str, condition: str, opposite: str = "") -> str:
     """A way to write a program, for a condition."""
     text = text.replace("{if}", f" if {condition}" if condition else "")
     return text.replace("{c}", condition).replace("{not}", opposite)
 
 
-for domain, of_domain in DOMAINS.items():
+for domain, condition in DOMAINS.items():
     ways = ATTENTION | {f"masked {n}": t for n, t in MASKED_ATTENTION.items() if domain != "full"}
-    WRITINGS[f"{domain} attention"] = {n: written(t, *of_domain) for n, t in ways.items()}
+    WRITINGS[f"{domain} attention"] = {n: written(t, condition) for n, t in ways.items()}
 
 # {c} is a condition, {not} its opposite, as the ways to mask take them.
 MASKS = {
