@@ -58,6 +58,9 @@ _SPELLED_OUT = (
     (r"\bsuch\s+that\b|\bs\.\s?t\.", "where"),
     ("[∑Σ]", "sum"),
     ("∈", " in "),
+    ("²", "**2"),
+    ("³", "**3"),
+    ("√", r"\\sqrt "),
     (r"_\{\s*(\w+)\s*=\s*1\s*\}\s*\^", r"_{\1=0}^"),  # positions begin with 0
     (r"_\{\s*(\w+)\s*=\s*(\w+)\s*\}\s*\^\s*\{?\s*(\w+)\s*\}?", r"[\1=\2..\3]"),
 )
@@ -122,7 +125,10 @@ def read(text: str) -> Definition:
     body = reader.expression()
     reader.skip(*_CLOSE, ";", ",", ".")
     if reader.word and reader.peek(-1) == ",":  # max[k](A[q,k]), k <= q
-        body = Filtered(body, reader.binary(1))
+        condition = reader.binary(1)
+        if not is_condition(condition):
+            raise NotReadable
+        body = Filtered(body, condition)
     if reader.word:
         raise NotReadable
     return Definition(left, body, is_added)
@@ -263,18 +269,25 @@ class _Reader:
         is_reduction = isinstance(tree, Word) and reduction_of(tree.text) is not None
         if is_reduction and re.match(r"[^\W\d]", self.peek(1)) and not is_head(self.word):
             tree = Bracketed(head_of(tree), False, (Word(self.next()),))  # sum j A[i,j]
-        right = self.binary(MUL if takes_operand else UNARY)
+        right = self.operand(MUL if takes_operand else UNARY)
         if isinstance(tree, Word) and isinstance(right, Word) and not tree.text[:1].isdigit():
             raise NotReadable  # prose
         return (
             Bracketed(head_of(tree), True, (right,)) if takes_operand else Binary("*", tree, right)
         )
 
+    def operand(self, level: int) -> Tree:
+        """Read an operand, which may be a head with its own: the last of `y log p`."""
+        tree = self.binary(level)
+        while self.starts_operand() and _takes_operand(tree):
+            tree = self.beside(tree)
+        return tree
+
     def unary(self) -> Tree:
         op = SPELLINGS.get(self.word, self.word)
         if op in ("-", "not", "+") and self.kind != "text":
             self.number += 1
-            operand = self.binary(UNARY if op != "not" else NOT + 1)
+            operand = self.operand(UNARY if op != "not" else NOT + 1)
             return operand if op == "+" else Unary(op, operand)
         tree = self.postfix()
         if SPELLINGS.get(self.word, self.word) == "**":

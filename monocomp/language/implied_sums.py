@@ -201,7 +201,7 @@ class _Placing:
             f"the implied sum over {quoted(here)} could be meant two ways",
             spans=node.span,
             notes=(f"{each} is not on the left and {why}", *stands_for),
-            help=advice_on_size(node, here) or f"write {around}{between}{within}",
+            help=advice_on_size(whole, here) or f"write {around}{between}{within}",
         )
 
 

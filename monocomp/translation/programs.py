@@ -63,7 +63,8 @@ def _text(text_or_path: str | os.PathLike[str] | HasText) -> tuple[str, str | No
             if near == name
             else f'did you mean mc.library.load("{near}")?',
         )
-    if os.sep in text_or_path or re.fullmatch(r"[\w.-]+\.\w+", name):
+    is_path = os.sep in name and not re.search(r"[\[\](]", name)  # and no formula with a quotient
+    if is_path or re.fullmatch(r"[\w.-]+\.\w+", name) or os.path.isfile(text_or_path):
         return _file(Path(text_or_path))
     return text_or_path, None
 
@@ -73,7 +74,7 @@ def _file(path: Path) -> tuple[str, str | None]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as fault:
         raise UsageError(
-            f"cannot read {str(path)!r}: {fault}",
+            f"cannot read {str(path)!r}: {getattr(fault, 'strerror', None) or fault}",
             help="give a program's text or the path of a file",
         ) from None
     stem = path.stem

@@ -75,6 +75,11 @@ MEANINGS = {
         "write O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
         "O[q,e] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|)) * V[k,e]",
     ),
+    "a position for a size beside a sum": (
+        "O[q,e] = softmax[k](sum[d](Q[q,d] * K[k,d]) / d ** 0.5) * V[k,e]",
+        "its size is |d|: write sqrt(|d|)",
+        "O[q,e] = softmax[k](sum[d](Q[q,d] * K[k,d]) / sqrt(|d|)) * V[k,e]",
+    ),
     "infinity times a condition": (
         "O[q,e] = softmax[k](S[q,k] + -inf * (k > q)) * V[k,e]",
         "write where(k > q, -inf, 0)",

@@ -133,6 +133,8 @@ LINES = {
     "P_{qk} = \\mathrm{softmax}_k\\left(\\frac{Q_{qd} K_{kd}}{\\sqrt{d}}\\right)": (
         "P[q,k] = softmax[k](Q[q,d] * K[k,d] / sqrt(|d|))"
     ),
+    "L = -\\sum_i y_i \\log p_i": "L = -sum[i](y[i] * log(p[i]))",
+    "O[i] = x[i]² + √y[i]": "O[i] = x[i] ** 2 + sqrt(y[i])",
     "y_i = \\max(0, x_i)": "y[i] = maximum(0, x[i])",
     # Modules, triangles, new dimensions, what stands beside a call
     "O[i] = nn.LogSoftmax(dim=-1)(x[i])": "O[i] = log_softmax[i](x[i])",
@@ -222,6 +224,7 @@ LINES = {
     "O[q] = sum[k](A[q,k]) where j < q": None,
     "O[q] = sum[k if k <= q xor k > 3](A[q,k])": None,
     "O[i] = x[i].foo(3)": None,
+    "O[q] = max[k](A[q,k]), B[q,k]": None,
     "O[i] = sotfplus(x[i])": None,
 }
 

@@ -8,7 +8,7 @@ import torch
 
 import monocomp as mc
 from monocomp import library
-from monocomp.errors import UsageError
+from monocomp.errors import ParseError, UsageError
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from tests.backends.library_cases import CASES
@@ -68,3 +68,10 @@ def test_a_name_is_no_program() -> None:
 def test_a_name_with_an_ending_is_a_file() -> None:
     with pytest.raises(UsageError, match=r"cannot read 'causal.txt'"):
         mc.compile("causal.txt")
+
+
+def test_a_formula_with_a_quotient_is_no_path() -> None:
+    with pytest.raises(ParseError, match="an expression stands alone"):
+        mc.compile("softmax[k](Q[q,d] / K[k,d])")
+    with pytest.raises(UsageError, match="cannot read 'programs/none': No such file or directory"):
+        mc.compile("programs/none")
