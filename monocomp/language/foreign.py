@@ -375,6 +375,19 @@ class _Reader:
         return replace(bracketed, items=(*bracketed.items, tree))
 
 
+def left_side(tree: Tree) -> tuple[str, tuple[str, ...]]:
+    """Return the name and the indices on the left side."""
+    if isinstance(tree, Word):
+        return tree.text, ()
+    if isinstance(tree, Bracketed) and isinstance(tree.head, Bracketed):  # O[b][q]
+        tree = replace(tree.head, items=(*tree.head.items, *tree.items))
+    if not isinstance(tree, Bracketed) or not isinstance(tree.head, str):
+        raise NotReadable
+    if not all(isinstance(item, Word) for item in tree.items):
+        raise NotReadable
+    return tree.head, tuple(item.text for item in tree.items if isinstance(item, Word))
+
+
 def is_condition(tree: Tree) -> bool:
     """True if a tree is a comparison, or made of some."""
     return isinstance(tree, Binary) and (tree.op in COMPARISONS or tree.op in ("and", "or"))
@@ -383,6 +396,8 @@ def is_condition(tree: Tree) -> bool:
 def _joined(op: str, left: Tree, right: Tree) -> Tree:
     """Return an operation; `a < b < c` is two comparisons."""
     is_chain = op in COMPARISONS and isinstance(left, Binary) and left.op in COMPARISONS
+    if op == "==" and right in (Word("True"), Word("False")):
+        return left if right == Word("True") else Unary("not", left)
     if not is_chain or not isinstance(left, Binary):
         return Binary(op, left, right)
     return Binary("and", left, Binary(op, left.right, right))

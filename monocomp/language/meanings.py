@@ -6,6 +6,7 @@ from functools import cache
 
 from monocomp.language import foreign
 from monocomp.language.foreign import NotReadable
+from monocomp.language.modules import UNSEEN
 from monocomp.language.notation import Bracketed, Tree, Word, substitute
 
 _LINES = (
@@ -27,7 +28,6 @@ _LINES = (
     "scaled_dot_product_attention(query, key, value) = "
     "softmax(query @ key.T / sqrt(key.shape[-1]), dim=-1) @ value",
 )
-_UNSEEN = ("inplace", "dtype", "out")  # arguments that the formula does not depend on
 
 
 @cache
@@ -54,7 +54,7 @@ def meaning(name: str, call: Bracketed) -> Tree:
     Raises:
         NotReadable: it has other arguments.
     """
-    named = {key: value for key, value in call.named if key not in _UNSEEN}
+    named = {key: value for key, value in call.named if key not in UNSEEN}
     count = len(call.items)
     for names, body in _meanings()[name]:
         if len(names) >= count and set(names[count:]) == set(named):

@@ -326,7 +326,8 @@ def _misplaced(place: _Place, expected: Mapping[str, str]) -> _Advice | None:
         return f"'{mark}' is no operator", None
     called = place.opened[-1][1] if place.opened else None
     if word == "=" and inside == "(" and called is not None and called.text != "where":
-        return f"'{before}=' names an argument, and arguments have no names", None
+        help = "an argument of a function has no default" if place.keyword == "def" else None
+        return f"'{before}=' names an argument, and arguments have no names", help
     if word == "(" and len(place.statement) > 1 and place.statement[-2].text == ".":
         return f"'.{before}(...)' has no meaning: there are no methods", (
             "functions are exp(x), reductions sum[k](x), matrix products A[i,k] * B[k,j]"

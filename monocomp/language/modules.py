@@ -8,6 +8,7 @@ from monocomp.language.notation import Attribute, Bracketed, Listed, Tree, Unary
 
 _MODULES = {"torch", "np", "numpy", "math", "F", "nn", "jnp", "jax", "functional", "einops", "tl"}
 _DIMENSIONS = ("dim", "axis")
+UNSEEN = ("keepdim", "keepdims", "inplace", "dtype", "out")  # no formula depends on these
 
 
 def is_module(tree: Tree) -> bool:
@@ -39,4 +40,11 @@ def dimensions(tree: Tree) -> list[int]:
 
 
 def named_dimensions(tree: Bracketed) -> list[int]:
+    """Return what `dim=` and `axis=` say.
+
+    Raises:
+        NotReadable: there is an argument that means something else.
+    """
+    if any(key not in (*_DIMENSIONS, *UNSEEN, "where") for key, _ in tree.named):
+        raise NotReadable
     return [d for key, value in tree.named if key in _DIMENSIONS for d in dimensions(value)]

@@ -124,7 +124,7 @@ def _index_names(group: _Group, what: str) -> tuple[S.Label, ...]:
             raise ParseError(
                 f"{what} takes names of indices, and this is an expression",
                 spans=item.span,
-                help="an index is a name, such as k in A[q,k]",
+                help="an index is a name, and a filter follows if: sum[k if k <= q](A[q,k])",
             )
         labels.append(S.Label(item.name, item.span))
     return tuple(labels)

@@ -40,13 +40,19 @@ def _propose(text: str, error: MonocompError, check: Callable[[str], object]) ->
 
 
 def _declaration(statement: str) -> str | None:
-    """Return a statement of inputs or results in its form, if it is one of these."""
+    """Return a statement of inputs, results or an extent in its form, if it is one of these."""
     statement = re.sub(r"^inputs\b", "input", statement.strip())
+    if index := re.fullmatch(
+        r"index\s+(\w+)\s*(?:in|=|:)\s*(?:range\s*\(\s*)?(\w+)\s*\)?", statement
+    ):
+        return f"index {index[1]} < {index[2]}"
     if not re.match(r"(input|return)\b[^=]*$", statement):
         return None
     if statement.startswith("return"):
         return re.sub(r"\[[^\[\]]*\]", "", statement).strip(" ,")
     # The tensors of a call have the dtypes of floats.
+    statement = re.sub(r"^input\s+(float|half|double|tensor|Tensor)\s+(?=\w)", "input ", statement)
+    statement = re.sub(r"\s*:\s*(torch\.)?Tensor\s*(?=[\[(])", "", statement)
     kinds = rf":\s*({'|'.join(DTYPES)}|half|double|bf16|fp16|fp32)\b"
     statement = re.sub(kinds, "", statement).translate(str.maketrans("({)}", "[[]]"))
     return re.sub(r",\s*(?=[\],]|$)", "", statement)

@@ -17,7 +17,14 @@ from monocomp.declarations.vocabulary import FUNCTIONS, KEEPING_REDUCTIONS
 from monocomp.language import foreign as F
 from monocomp.language.foreign import NotReadable
 from monocomp.language.meanings import has_meaning, meaning
-from monocomp.language.modules import dimension, dimensions, is_module, named_dimensions, of_module
+from monocomp.language.modules import (
+    UNSEEN,
+    dimension,
+    dimensions,
+    is_module,
+    named_dimensions,
+    of_module,
+)
 from monocomp.language.notation import (
     Attribute,
     Binary,
@@ -52,6 +59,7 @@ _FRESH = "kjdmnrstuvw"
 def reword(statement: str) -> str | None:
     """Return a definition in this language, or None where it cannot be told what is meant."""
     try:
+        statement = re.sub(r"^\s*(\w+)\s*=\s*lambda\s([\w\s,]+):", r"def \1(\2):", statement)
         text = re.sub(r"^\s*def\s+(\w+)\((.*?)\)\s*:\s*(?:return\s+)?", r"def \1(\2) = ", statement)
         head = re.match(r"def \w+\([\w\s,]*\) = ", text)
         if head:
@@ -64,7 +72,7 @@ def reword(statement: str) -> str | None:
 
 
 def _definition(definition: F.Definition) -> str:
-    name, indices = _left(definition.left)
+    name, indices = F.left_side(definition.left)
     rewording = _Rewording(indices)
     body = rewording.tree(definition.body)
     if definition.is_added:
@@ -74,19 +82,6 @@ def _definition(definition: F.Definition) -> str:
         body = Reduced("sum", summed, (body,))
     free = (*rewording.indices, *rewording.added)
     return f"{name}[{','.join(free)}] = {show(body)}" if free else f"{name} = {show(body)}"
-
-
-def _left(tree: Tree) -> tuple[str, tuple[str, ...]]:
-    """Return the name and the indices on the left side."""
-    if isinstance(tree, Word):
-        return tree.text, ()
-    if isinstance(tree, Bracketed) and isinstance(tree.head, Bracketed):  # O[b][q]
-        tree = replace(tree.head, items=(*tree.head.items, *tree.items))
-    if not isinstance(tree, Bracketed) or not isinstance(tree.head, str):
-        raise NotReadable
-    if not all(isinstance(item, Word) for item in tree.items):
-        raise NotReadable
-    return tree.head, tuple(item.text for item in tree.items if isinstance(item, Word))
 
 
 class _Rewording:
@@ -207,7 +202,7 @@ class _Rewording:
             items = (*tree.items, *head.items)
             return self._bracketed(Bracketed(of_module(head.head), True, items, head.named))
         made, dims = self._headed(reduction or Reduced(name, (), ()), head)
-        return self._over(made, tree.items, dims)
+        return self._over(self._where(made, tree), tree.items, dims + named_dimensions(tree))
 
     def _headed(self, reduction: Reduced, head: Bracketed) -> tuple[Reduced, list[int]]:
         """Return a reduction, or a monoid, with what its brackets hold, and dimensions in them."""
@@ -276,6 +271,8 @@ class _Rewording:
             return self._extent(tree.items[0], tree.items[1:] or (Word("0"),))
         if has_meaning(name):
             return self._reworded(meaning(name, tree))
+        if name != "where" and any(key not in UNSEEN for key, _ in tree.named):
+            raise NotReadable
         items = tuple(map(self._reworded, tree.items))
         if name in ("sqrt", "rsqrt") and isinstance(items[0], Word) and items[0].text in self.known:
             items = (Extent(items[0].text),)
@@ -310,7 +307,7 @@ class _Rewording:
         items = list(tree.items)
         if reduction.name in ("max", "min") and len(items) == 2 and not tree.named:
             return _call(reduction.name + "imum", *map(self._reworded, items))
-        dims = named_dimensions(tree)
+        dims, reduction = named_dimensions(tree), self._where(reduction, tree)
         if len(items) == 2 and (places := dimensions(items[1])):
             dims, items = places, items[:1]
         names = [item.text for item in items[1:] if isinstance(item, Word)]
@@ -320,13 +317,19 @@ class _Rewording:
             raise NotReadable
         return self._over(reduction, items, dims)
 
+    def _where(self, reduction: Reduced, tree: Bracketed) -> Reduced:
+        """Filter a reduction by `where=`, as NumPy does."""
+        conditions = [self._reworded(value) for key, value in tree.named if key == "where"]
+        return replace(reduction, condition=reduce(F.conjunction, conditions, reduction.condition))
+
     def _over(self, reduction: Reduced, operands: Sequence[Tree], dims: Sequence[int]) -> Tree:
         """Return a reduction over the indices that dimensions name."""
         if not operands:
             raise NotReadable
         (operand, *more) = operands
         if isinstance(operand, Filtered):  # sum(x for k in range(n))
-            condition = self._known_bounds(operand)
+            bounds = self._known_bounds(operand)
+            condition = F.conjunction(reduction.condition, bounds)
             indices = reduction.indices or ((operand.index,) if operand.index else ())
             reduction = replace(reduction, indices=indices, condition=condition)
             operand = operand.value

@@ -177,6 +177,10 @@ LINES = {
         ),
         "O[q] = sum[k if k <= q](A[q,k])",
     ),
+    "O[q] = sum[k](A[q,k], where=k <= q)": "O[q] = sum[k if k <= q](A[q,k])",
+    "O[q] = np.sum(A[q,k], axis=1, where=m[q,k])": "O[q] = sum[k if m[q,k]](A[q,k])",
+    "O[q] = sum[k if m[q,k] == True](A[q,k])": "O[q] = sum[k if m[q,k]](A[q,k])",
+    "O[q] = sum[k if m[q,k] is False](A[q,k])": "O[q] = sum[k if not m[q,k]](A[q,k])",
     "O[q] = sum[k, k <= q and k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
     "O[q] = sum[k if k <= q AND k > 3](A[q,k])": "O[q] = sum[k if k <= q and k > 3](A[q,k])",
     "O[q] = sum[k if 0 =< k =< q](A[q,k])": "O[q] = sum[k if 0 <= k and k <= q](A[q,k])",
@@ -225,6 +229,8 @@ LINES = {
     "O[q] = sum[k if k <= q xor k > 3](A[q,k])": None,
     "O[i] = x[i].foo(3)": None,
     "O[q] = max[k](A[q,k]), B[q,k]": None,
+    "O[i] = F.gelu(x[i], approximate='tanh')": None,
+    "O[i] = sum(A[i,j], dim=1, weights=w)": None,
     "O[i] = sotfplus(x[i])": None,
 }
 
@@ -247,10 +253,21 @@ def test_the_help_shows_the_line(text: str) -> None:
         ("input A(i,j), x(j)", "input A[i,j], x[j]"),
         ("inputs A[i,j], x[j]", "input A[i,j], x[j]"),
         ("input A[i,j]: bfloat16, x[j]: float", "input A[i,j], x[j]: float"),
+        ("input A: Tensor[i,j], x: torch.Tensor[j]", "input A[i,j], x[j]"),
+        ("input float A[i,j]", "input A[i,j]"),
     ],
 )
 def test_declarations_of_inputs(wrong: str, right: str) -> None:
     assert error_of(f"{wrong}\nO[i] = A[i,j] * x[j]").help == f"write {right}"
+
+
+def test_an_extent_is_declared() -> None:
+    for wrong in ("index i = 10", "index i in range(10)", "index i: 10"):
+        assert error_of(f"{wrong}\nO[i] = exp(i)").help == "write index i < 10"
+
+
+def test_a_lambda_is_a_function() -> None:
+    assert error_of("f = lambda x: x * 2\nO[i] = f(x[i])").help == "write def f(x) = x * 2"
 
 
 def test_a_parameter_keeps_its_default() -> None:
