@@ -61,31 +61,7 @@ def loop(c: Context, loop: Loop, body: Body) -> None:
     hoist_bases(c, loop)
     cut_bounds(c, loop)
     with c.under(may_hold(c, c.choices.needed.get(loop, ()))):
-        _run(c, loop, body)
-
-
-def _run(c: Context, loop: Loop, body: Body) -> None:
-    loops = c.choices.loops[loop]
-    rare = next((p for p in loops[1:] if _may_be_left_out(c, p)), None)
-    if rare is None:
-        _in_turn(c, loops, body)
-        return
-    # Alone, the other loops need no registers for what this one needs.
-    positions = range_of(c, rare, rare.segments[0])
-    is_there = name(c.names.of("there", loop.axis.name, f"any_{loop.axis.name}"), B.BOOL)
-    is_there = c.let(is_there, infix("<", positions.low, positions.high))
-    with c.block() as whole:
-        _in_turn(c, loops, body)
-    with c.block() as others:
-        _in_turn(c, [p for p in loops if p is not rare], body)
-    c.put(B.If(is_there, tuple(whole), tuple(others)))
-
-
-def _may_be_left_out(c: Context, loop: Loop) -> bool:
-    """True if a loop is over a segment with a mask, and a condition in its bounds says for each row
-    whether it has any of the segment. As a rule, no row of a block has."""
-    (first, *others) = loop.segments
-    return first.masked and not others and any(c.meaning(e).op == "where" for e in first.bounds)
+        _in_turn(c, c.choices.loops[loop], body)
 
 
 def _in_turn(c: Context, loops: Sequence[Loop], body: Body) -> None:
