@@ -87,14 +87,16 @@ def _statements_around(text: str, offset: int) -> Iterator[tuple[int, int]]:
     """Return where the statement around a place begins and ends: as its brackets say, then as its
     line does."""
     line = (text.rfind("\n", 0, offset) + 1, (text + "\n").find("\n", offset))
-    begin, end, depth = 0, -1, 0
+    begin, end, depth, goes_on = 0, -1, 0, False
     for code in text.split("\n"):
-        begin = begin if depth > 0 else end + 1
+        begin = begin if goes_on else end + 1
         end += 1 + len(code)
         code = code.partition("#")[0].rstrip()
         depth += len(re.findall(r"[(\[{]", code)) - len(re.findall(r"[)\]}]", code))
         last = re.search(r"\w+$|[^\w\s]+$", code)
-        if depth <= 0 and not (last and last[0] in CONTINUING) and offset <= end:
+        is_open = code.endswith(":") or (last is not None and last[0] in CONTINUING)
+        goes_on = depth > 0 or is_open
+        if not goes_on and offset <= end:
             break
     for start, stop in dict.fromkeys([(begin, end), line]):
         yield start + len(text[start:stop]) - len(text[start:stop].lstrip()), stop

@@ -88,6 +88,7 @@ LINES = {
     "O[i] = x[i] · y[i]": "O[i] = x[i] * y[i]",
     "O[i] = log1p(x[i])": "O[i] = log(1 + x[i])",
     "O[i] = exp(x[i] +\n    2 y[i])": "O[i] = exp(x[i] + 2 * y[i])",
+    "O[i] = x[i] +\n    2 y[i]": "O[i] = x[i] + 2 * y[i]",
     "P[i] = x[i] > 0\nO[i] = x[i] && y[i]  # both": "O[i] = x[i] and y[i]",
     # Matrices without indices take those of the left, or i and j.
     "O = softmax(Q @ K.T / sqrt(d), dim=-1) @ V": (
@@ -266,8 +267,9 @@ def test_an_extent_is_declared() -> None:
         assert error_of(f"{wrong}\nO[i] = exp(i)").help == "write index i < 10"
 
 
-def test_a_lambda_is_a_function() -> None:
-    assert error_of("f = lambda x: x * 2\nO[i] = f(x[i])").help == "write def f(x) = x * 2"
+def test_functions_of_python() -> None:
+    for text in ("f = lambda x: x * 2", "def f(x): return x * 2", "def f(x):\n    return x * 2"):
+        assert error_of(f"{text}\nO[i] = f(x[i])").help == "write def f(x) = x * 2"
 
 
 def test_a_parameter_keeps_its_default() -> None:
