@@ -1,9 +1,10 @@
 """Steps that torch does as one operation with those that they read.
 
 c * (A B)  =  baddbmm of A and B with the factor c, a number
-X + A B  =  baddbmm of X, A and B, in the memory of X
+X + c * (A B)  =  baddbmm of X, A and B, in the memory of X
 x + y * z  =  addcmul of x, y and z
 x + log(1 / y)  =  x - log y
+x + log y + log z  =  x + log(y * z)  for sums of exponentials y and z, or their inverses
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
 sum over i of sums over j  =  sum over i and j
 c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
@@ -13,19 +14,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
+from monocomp.backends.tape.reals import is_positive, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value, identity
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
     torch.mm: torch.addmm,
 }
+_OTHER = {torch.add: torch.sub, torch.sub: torch.add}
 
 
 def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
@@ -33,7 +36,7 @@ def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
     for of in _FUSED:
         fusing = _Fusing(steps, results)
         for s in steps:
-            fusing.replace(s, of)
+            fusing.follow(s, of)
         steps = fusing.steps
     return [*steps]
 
@@ -66,7 +69,7 @@ class _Fusing:
         self._equal: dict[object, Value] = {}
         self._multiples: dict[Value, Step] = {}  # that are added where they are of use
 
-    def replace(self, s: Step, of: Callable[[_Fusing, Step], Step | None]) -> None:
+    def follow(self, s: Step, of: Callable[[_Fusing, Step], Step | None]) -> None:
         """Add what a function makes of a step."""
         operands = [self.same.get(v, v) for v in s.operands]
         again = s.again(operands)
@@ -92,24 +95,38 @@ class _Fusing:
 
     def inverted(self, s: Step) -> Step | None:
         """Return a difference for a sum with the logarithm of an inverse, or a sum for one."""
-        if s.run not in (torch.add, torch.sub) or s.arguments:
-            return None
-        for x, y in (s.operands, s.operands[::-1]):
+        for x, y in _terms(s):
             logarithm = self._alone(y, torch.log)
             inverse = None if logarithm is None else self.made_by.get(logarithm.operands[0])
             if logarithm is not None and inverse is not None and inverse.run is torch.reciprocal:
-                self.readers[logarithm.operands[0]] -= 1
-                term = self.add(logarithm.again(inverse.operands))
-                run = torch.sub if s.run is torch.add else torch.add
-                return replace(s, run=run, operands=(x, term))
-            if s.run is torch.sub:
-                return None
+                self.readers[inverse.result] -= 1
+                operands = x, self.add(logarithm.again(inverse.operands))
+                return replace(s, run=_OTHER[s.run], operands=operands)
+        return None
+
+    def merged(self, s: Step) -> Step | None:
+        """Return one logarithm for the sum, or the difference, of two of sums of exponentials."""
+        for x, y in _terms(s):
+            first, second = self.made_by.get(x), self._alone(y, torch.log)
+            if first is None or second is None or self.readers[x] != 1:
+                continue
+            for term, z in _terms(first):
+                other = self._alone(z, torch.log)
+                if other is None or z.shape != y.shape:
+                    continue
+                both = *other.operands, *second.operands
+                if all(map(_is_of_exponentials, both)):
+                    run = torch.mul if s.run is first.run else torch.div
+                    of = Value(z.shape, z.dtype, is_owned=True)
+                    of.strides, of.made_by = other.operands[0].strides, (run.__name__, both)
+                    logarithm = other.again([self.add(Step(run, both, of, True, 2))])
+                    return replace(s, run=first.run, operands=(term, self.add(logarithm)))
         return None
 
     def joined(self, s: Step) -> Step | None:
         """Return a linear function of a sum for the sum of two of them, or of one and one that is
         a term of the other operand."""
-        if s.run not in (torch.add, torch.sub) or s.arguments:
+        if not [*_terms(s)]:
             return None
         x, y = s.operands
         linear = self._joined(s.run, x, y)
@@ -171,34 +188,28 @@ class _Fusing:
 
     def scaled(self, s: Step) -> Step | None:
         """Return a product with a factor for a multiple of one."""
-        if s.run is not torch.mul:
+        multiple = self._multiple(s)
+        if multiple is None:
             return None
-        number, x = sorted(s.operands, key=lambda v: v.number is None)
-        factor, product = number.number, self._product(x)
-        if factor is None or product is None or s.result.shape != x.shape:
-            return None
-        run = partial(_WITH_SUM[product.run], beta=0, alpha=factor)
-        operands = number, *product.operands
-        return replace(product, run=run, operands=operands, result=s.result)
+        number, product = multiple
+        run = partial(_WITH_SUM[product.run], beta=0, alpha=number.number)
+        return replace(product, run=run, operands=(number, *product.operands), result=s.result)
 
     def added(self, s: Step) -> Step | None:
         """Return a product, of matrices or not, that is added to something for a sum with one."""
-        if s.run not in (torch.add, torch.sub) or s.arguments:
-            return None
-        for x, y in (s.operands, s.operands[::-1]):
-            product = self._product(y)
+        sign = 1 if s.run is torch.add else -1
+        for x, y in _terms(s):
+            number, product = self._multiple(self.made_by.get(y)) or (None, self._product(y))
             is_alike = x.shape == y.shape and x.strides == y.strides
             if product is not None and is_alike and x not in product.operands:
-                sign = 1 if s.run is torch.add else -1
-                run = partial(_WITH_SUM[product.run], alpha=sign)
+                factor = 1 if number is None or number.number is None else number.number
+                run = partial(_WITH_SUM[product.run], alpha=sign * factor)
                 return replace(s, run=run, operands=(x, *product.operands), in_place=1)
+        for x, y in _terms(s):
             multiple = self._alone(y, torch.mul)
-            is_full = x.shape == y.shape and multiple is not None
-            if is_full and multiple is not None and not self._is_written(multiple):
-                run = partial(torch.addcmul, value=1 if s.run is torch.add else -1)
+            if multiple is not None and x.shape == y.shape and not self._is_written(multiple):
+                run = partial(torch.addcmul, value=sign)
                 return replace(s, run=run, operands=(x, *multiple.operands), in_place=1)
-            if s.run is torch.sub:
-                return None
         return None
 
     def shrunk(self, s: Step) -> Step | None:
@@ -233,6 +244,15 @@ class _Fusing:
         s = self.made_by.get(v)
         return s if s is not None and s.run is run and self.readers[v] == 1 else None
 
+    def _multiple(self, s: Step | None) -> tuple[Value, Step] | None:
+        """Return a number and a product of matrices, if nothing else reads this, of which a step is
+        the product."""
+        if s is None or s.run is not torch.mul or self.readers[s.result] != 1:
+            return None
+        number, x = sorted(s.operands, key=lambda v: v.number is None)
+        product = self._product(x) if x.shape == s.result.shape else None
+        return None if number.number is None or product is None else (number, product)
+
     def _product(self, v: Value) -> Step | None:
         """Return the product of matrices that a value is, if only one step reads it and its
         factors stay as they are."""
@@ -248,12 +268,29 @@ class _Fusing:
 
 _FUSED = (
     _Fusing.inverted,
+    _Fusing.merged,
     _Fusing.joined,
-    _Fusing.scaled,
     _Fusing.added,
+    _Fusing.scaled,
     _Fusing.shrunk,
     _Fusing.summed,
 )
+
+
+def _terms(s: Step) -> Iterator[tuple[Value, Value]]:
+    """Yield the operands of a sum or a difference, each second one with its sign."""
+    if s.run in _OTHER and not s.arguments:
+        x, y = s.operands
+        yield x, y
+        if s.run is torch.add:
+            yield y, x
+
+
+def _is_of_exponentials(v: Value) -> bool:
+    """True if a value is a sum of exponentials of real numbers relative to the largest, or inverse
+    to one: products of these are in range."""
+    of_softmax = name_of(v) == "amax" and name_of(operands_of(v)[0]) == "softmax"
+    return of_softmax or is_positive(v)
 
 
 def _is_linear(s: Step, operand: int) -> bool:
