@@ -2,7 +2,6 @@
 
 c * (A B)  =  baddbmm of A and B with the factor c, a number
 X + c * (A B)  =  baddbmm of X, A and B, in the memory of X
-x + y * z  =  addcmul of x, y and z
 x + log(1 / y)  =  x - log y
 x + log y + log z  =  x + log(y * z)  for sums of exponentials y and z, or their inverses
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
@@ -196,7 +195,7 @@ class _Fusing:
         return replace(product, run=run, operands=(number, *product.operands), result=s.result)
 
     def added(self, s: Step) -> Step | None:
-        """Return a product, of matrices or not, that is added to something for a sum with one."""
+        """Return a product that is added to something for a sum with one."""
         sign = 1 if s.run is torch.add else -1
         for x, y in _terms(s):
             number, product = self._multiple(self.made_by.get(y)) or (None, self._product(y))
@@ -205,11 +204,6 @@ class _Fusing:
                 factor = 1 if number is None or number.number is None else number.number
                 run = partial(_WITH_SUM[product.run], alpha=sign * factor)
                 return replace(s, run=run, operands=(x, *product.operands), in_place=1)
-        for x, y in _terms(s):
-            multiple = self._alone(y, torch.mul)
-            if multiple is not None and x.shape == y.shape and not self._is_written(multiple):
-                run = partial(torch.addcmul, value=sign)
-                return replace(s, run=run, operands=(x, *multiple.operands), in_place=1)
         return None
 
     def shrunk(self, s: Step) -> Step | None:
