@@ -59,6 +59,8 @@ PASSES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "C[n,m] = A[n,d] * B[d,m]": ({"d": 1}, {"d": 1}),
     "O[i] = 2 * X[i]": ({}, {}),
     "M[i] = mean[k](X[i,k])": ({"k": 1}, {"k": 1}),
+    "M[i] = mean[j, k](X[i,j,k])": ({"j": 1}, {"j": 1}),
+    "A[i] = any[k](0 < X[i,k])": ({"k": 1}, {"k": 1}),
     "O[i] = sum[k](relu(X[i,k] - max[k](X[i,k])))": ({"k": 2}, {"k": 2}),
     "O[i] = sum[k](X[i,k]) + max[k](X[i,k])": ({"k": 1}, {"k": 1}),
     "O[i] = sum[k](X[i,k])\nP[j] = sum[k](Y[j,k])": ({"k": 2}, {"k": 2}),
