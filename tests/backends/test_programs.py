@@ -42,6 +42,7 @@ def test_random_numbers_are_equal_everywhere(backend: str) -> None:
         assert torch.equal(found.double(), wanted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "condition", ["u < x", "x <= u", "u <= x", "x < u", "not x <= u", "u == x"]
@@ -182,6 +183,7 @@ def compare(text: str, inputs: Inputs, backend: str) -> None:
     check_gradients(program, kernel, inputs, note=text, elementwise=True)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("backend", DISTINCT)
 @pytest.mark.parametrize("sizes", [(3, 5), (4, 4), (5, 3)])
 @pytest.mark.parametrize("name", [*LOOKED_UP, *GUARDED])

@@ -56,6 +56,7 @@ def inputs(kind: str, lengths: list[int]) -> dict[str, torch.Tensor]:
     return {n: found[n] for n in compiled(text).declared.inputs}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("splits", [1, 2, 7, 64])
 @pytest.mark.parametrize("lengths", [*LENGTHS, "random"])
 def test_each_split_stands_in_one_place(lengths: str, splits: int) -> None:
@@ -82,7 +83,7 @@ def test_each_split_stands_in_one_place(lengths: str, splits: int) -> None:
     assert all(b == 0 for b in row[place:])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_results(kind: str, lengths: str) -> None:

@@ -11,6 +11,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.source import Emission
 from tests.backends.test_caches import E4M3, normal
+from tests.backends.running import run
 from tests.backends.tolerances import agree
 
 NAME = "float8_e4m3fn"
@@ -61,10 +62,10 @@ def test_hopper_multiplies_what_is_widened(narrow: str) -> None:
 
 def test_results() -> None:
     """As of the same numbers in float32."""
-    shapes = {"Q": (1, 2, MANY_ROWS + 3, 16), "K": (1, 2, 70, 16), "V": (1, 2, 70, 16)}
+    shapes = {"Q": (1, 1, MANY_ROWS + 3, 16), "K": (1, 1, 20, 16), "V": (1, 1, 20, 16)}
     inputs = {n: normal(*shape, seed=len(n)) for n, shape in shapes.items()}
     narrow = {n: x.to(E4M3) if n in "KV" else x for n, x in inputs.items()}
     wide = {n: x.to(torch.float32) for n, x in narrow.items()}
     (found,) = agree("triton", ATTENTION, narrow)
-    (right,) = agree("triton", ATTENTION, wide)
+    (right,) = run("triton", ATTENTION, wide)
     assert torch.equal(found, right)
