@@ -10,8 +10,8 @@ import torch
 import monocomp as mc
 from monocomp import library
 from monocomp.source import Emission
-from tests.backends.test_caches import E4M3, normal
 from tests.backends.running import run
+from tests.backends.test_caches import E4M3, normal
 from tests.backends.tolerances import agree
 
 NAME = "float8_e4m3fn"
