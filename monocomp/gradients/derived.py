@@ -30,7 +30,7 @@ from monocomp.gradients.definitions import (
 from monocomp.gradients.gradient import GradientPrograms, Named, Trace
 from monocomp.gradients.reading import Reading
 from monocomp.gradients.reverse import Adjoints, IndexNames, Node, transposed
-from monocomp.gradients.saving import candidates, is_logarithm, names_for
+from monocomp.gradients.saving import candidates, names_for
 from monocomp.gradients.stored_values import (
     StoredValues,
     definitions_of,
@@ -48,7 +48,7 @@ from monocomp.rewriting.sharing import is_small, kept
 from monocomp.terms import Term
 from monocomp.terms.contractions import with_gradients_dtypes
 from monocomp.terms.equations import Equation, Equations, in_order
-from monocomp.terms.monomials import addends, is_multiple
+from monocomp.terms.monomials import is_multiple
 
 
 def normalising(program: Equations) -> Rewriter:
@@ -201,6 +201,28 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
     return list(wrt)
 
 
+def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> bool:
+    """True if a maximum is read only where it is added to the logarithm that is less by it."""
+
+    def without_pair(t: Term) -> Term | None:
+        if t.op != "add":
+            return None
+        multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
+        rest = []
+        for a in t.args:
+            number, read = T.split_coefficient(a)
+            name = T.name_of(read) if read is not None and read.op in T.READS else None
+            if read is not None and name in multiples:
+                multiples[name].append((number, read.args))
+            else:
+                rest.append(without(a))
+        return T.add(T.ZERO, *rest) if multiples[logarithm] == multiples[maximum] else None
+
+    without = T.transform(without_pair)
+    terms = T.subterms(*(without(e.body) for e in equations))
+    return not any(t.op in T.READS and T.name_of(t) == maximum for t in terms)
+
+
 class _Derivation:
     """Differentiates the equations of a program, each after those that read it."""
 
@@ -256,7 +278,11 @@ class _Derivation:
         stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))
         read, _ = names_needed(equations, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
-        frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
+        frames = {
+            n: m
+            for n, m in self.stored.frames.items()
+            if n in self.saved and _cancels(n, m, equations)
+        }
         backward = self._program(equations, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return GradientPrograms(
@@ -361,8 +387,8 @@ class _Derivation:
                 read_again.append((name, e))
                 total = T.ref(name, e.indices, "float")
             elif e.name in self.frames:
-                logarithms = (a for a in addends(e.body) if is_logarithm(a))
-                e = replace(e, body=T.add(*logarithms))
+                frame = self.program.by_name[self.frames[e.name]]
+                e = replace(e, body=T.add(e.body, frame.body))
             starts.append((e, total))
         self.adjoints.add(starts)
         return read_again

@@ -56,7 +56,7 @@ class StoredValues:
             name: Saved(by_name[name], a.args[0], by_name[frame])
             for name, frame in frames.items()
             for a in addends(by_name[name].body)
-            if is_logarithm(a)
+            if is_logarithm(a) and T.sub(a, by_name[frame].body) is by_name[name].body
         }
         self._pairs |= {v.equation.name: v for v in values if v.frame is not None}
         self._inside, added = aggregates_in_exponents(program)
@@ -75,9 +75,7 @@ class StoredValues:
         }
         self._frames = {v.frame.name: v.frame for v in self._pairs.values() if v.frame}
         self.frames = {n: v.frame.name for n, v in self._pairs.items() if v.frame}
-        self._lossy = {
-            e.name: e for e in self.outputs if e.name not in self._pairs and _is_lossy(e)
-        }
+        self._lossy = {e.name: e for e in self.outputs if e.name not in frames and _is_lossy(e)}
 
     def reading(
         self, kept: Collection[str], named: Iterable[str], name: Callable[[Term], Term]

@@ -25,6 +25,19 @@ def test_a_logarithm_that_is_returned_is_not_all_that_is_read() -> None:
     assert set(mc.grad(text + "return O", save=["O", "L"]).saved) == {"O", "m", "L_2"}
 
 
+@pytest.mark.parametrize("bound", ["0", "Y[0]"])
+def test_a_maximum_that_does_not_cancel_has_gradients(bound: str) -> None:
+    """One that is guarded, as its condition reads at a computed position, leaves no logarithm."""
+    weight = f"W[j] + where(Y[k] < {bound}, 0, -inf)"
+    text = f"O[k] = sum[j](exp({weight} - max[j]({weight})) * C[k])"
+    kernel = mc.compile(f"input Y[k], W[j], C[k]\n{text}", backend="torch")
+    y, w, c = (torch.randn(n, dtype=torch.float64) for n in (5, 3, 5))
+    for x in (w, c):
+        x.requires_grad_()
+    assert gradcheck(lambda w, c: kernel(Y=y, W=w, C=c), (w, c))
+    assert gradgradcheck(lambda w, c: kernel(Y=y, W=w, C=c), (w, c))
+
+
 @pytest.mark.parametrize("kind", ["", ": accumulated"])
 def test_a_pair_that_is_returned_has_gradients(kind: str) -> None:
     """Only what a gradient saved itself is any number."""
