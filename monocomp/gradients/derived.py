@@ -205,7 +205,7 @@ def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> boo
     """True if a maximum is read only where it is added to the logarithm that is less by it."""
 
     def without_pair(t: Term) -> Term | None:
-        if t.op != "add":
+        if t.op != "add" or t.kind != "float":
             return None
         multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
         rest = []

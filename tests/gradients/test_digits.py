@@ -25,7 +25,7 @@ def test_a_logarithm_that_is_returned_is_not_all_that_is_read() -> None:
     assert set(mc.grad(text + "return O", save=["O", "L"]).saved) == {"O", "m", "L_2"}
 
 
-@pytest.mark.parametrize("bound", ["0", "Y[0]"])
+@pytest.mark.parametrize("bound", ["0", "Y[0]", "where(k > 0, Y[k - 1], 0)"])
 def test_a_maximum_that_does_not_cancel_has_gradients(bound: str) -> None:
     """One that is guarded, as its condition reads at a computed position, leaves no logarithm."""
     weight = f"W[j] + where(Y[k] < {bound}, 0, -inf)"
