@@ -69,6 +69,7 @@ from monocomp.blocks.statements import (
     bodies,
 )
 from monocomp.blocks.traversal import (
+    fresh,
     inside,
     names_of,
     roots,

@@ -57,6 +57,14 @@ def targets(s: Statement) -> tuple[Expr, ...]:
     return tuple(expressions_in(s, Expr, gives=True))
 
 
+def fresh(wanted: str, taken: set[str]) -> str:
+    """Take a name like the wanted one that nothing has."""
+    while wanted in taken:
+        wanted += "_2"
+    taken.add(wanted)
+    return wanted
+
+
 def names_of(body: Body) -> set[str]:
     """Return the names that statements read."""
     values = (e for s in walk(body) for e in roots(s))

@@ -22,6 +22,7 @@ from functools import partial
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import name
+from monocomp.blocks.passes.advance import is_product
 from monocomp.errors import UnsupportedError
 
 
@@ -81,7 +82,7 @@ class _Crosser:
         crossed = B.Expr("crossed", (put.target, right), None, target.layout, target.dtype)
         rest = [put if s is product else s for s in body if s is not store]
         rest = _with_masked_rows(rest, put)
-        last = max((n for n, s in enumerate(rest) if _is_product(s)), default=len(rest) - 1)
+        last = max((n for n, s in enumerate(rest) if is_product(s)), default=len(rest) - 1)
         meet = B.Meet(put.target, product.origin)
         late = meet, replace(product, value=crossed), rest[last], send
         return (*rest[:last], *late, *rest[last + 1 :])
@@ -95,20 +96,14 @@ class _Crosser:
         (tile,) = value.args
         if left.op == "to":
             tile = B.Expr("to", (tile,), None, tile.layout, left.dtype)
-        called = name(self._fresh(f"{output}_left"), tile.dtype, tile.layout)
+        called = name(B.fresh(f"{output}_left", self.taken), tile.dtype, tile.layout)
         return B.Put(called, tile, product.origin)
 
     def _access(self, store: B.Store, block: B.Block) -> B.Descriptor:
-        wanted = self._fresh(f"{store.output}_desc")
+        wanted = B.fresh(f"{store.output}_desc", self.taken)
         descriptor = name(wanted, B.Dtype(store.output, "descriptor"))
         self.added.append(B.Argument("adding", store.output, 0, descriptor, False))
         return B.Descriptor(descriptor, block, store.first)
-
-    def _fresh(self, wanted: str) -> str:
-        while wanted in self.taken:
-            wanted += "_2"
-        self.taken.add(wanted)
-        return wanted
 
 
 def _with_masked_rows(body: list[B.Statement], put: B.Put) -> list[B.Statement]:
@@ -128,7 +123,3 @@ def _with_masked_rows(body: list[B.Statement], put: B.Put) -> list[B.Statement]:
 def _is(e: B.Expr, target: B.Expr) -> bool:
     """True if an expression is a name, maybe converted."""
     return _is(e.args[0], target) if e.op == "to" else e.attr == target.attr
-
-
-def _is_product(s: B.Statement) -> bool:
-    return isinstance(s, B.Assign) and s.value.op == "dot"

@@ -194,11 +194,7 @@ class _Division:
         return B.renamed(e, self.common)
 
     def _fresh(self, like: B.Expr, suffix: str) -> B.Expr:
-        wanted = f"{like.attr}_{suffix}"
-        while wanted in self.taken:
-            wanted += "_2"
-        self.taken.add(wanted)
-        return replace(like, attr=wanted)
+        return replace(like, attr=B.fresh(f"{like.attr}_{suffix}", self.taken))
 
 
 def _stream(s: B.For | B.If) -> B.For | None:

@@ -97,7 +97,7 @@ class _Skewer:
         if left.op != "name":
             tensors = {x.target.attr: self.pointers[x.tensor] for x in late.loads.values()}
             left = _with_dtypes(left, tensors)
-            operand = name(self._fresh(f"{target.attr}_left"), left.dtype, left.layout)
+            operand = name(B.fresh(f"{target.attr}_left", self.taken), left.dtype, left.layout)
             statements.append(B.Assign((operand,), left, s.origin))
             left = operand
         if total.op != "name":
@@ -112,15 +112,9 @@ class _Skewer:
         changed[loop.variable.attr] = loop.variable
         read = {n for s in moved if isinstance(s, B.Load) for n in B.names_of((s,))}
         return {
-            n: (changed[n], replace(changed[n], attr=self._fresh(f"{n}_behind")))
+            n: (changed[n], replace(changed[n], attr=B.fresh(f"{n}_behind", self.taken)))
             for n in sorted(read & changed.keys())
         }
-
-    def _fresh(self, wanted: str) -> str:
-        while wanted in self.taken:
-            wanted += "_2"
-        self.taken.add(wanted)
-        return wanted
 
 
 def _late(body: B.Body) -> _Late | None:
