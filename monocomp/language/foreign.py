@@ -31,6 +31,8 @@ from monocomp.language.notation import (
     Unary,
     Word,
     head_of,
+    names_in,
+    walk,
 )
 
 
@@ -69,6 +71,7 @@ _LATEX = (
     (r"\\(left|right|displaystyle|quad|[,;:! ])", " "),
     (r"\\(?:mathrm|mathbf|mathit|mathcal|text|operatorname)\s*\{\s*(\w+)\s*\}", r"\1"),
     (r"\\infty\b", "inf"),
+    (r"\^\s*(?:\\top\b|\{\s*(?:T|\\top|\\intercal)\s*\})", "^T"),
     (r"\be\s*\^\s*\{", r"exp{"),
 )
 _LATEX_INDICES = re.compile(r"(?<![\\\w])([A-Za-z]+)_(?:\{([\w\s,]+)\}|([A-Za-z0-9]))(?!\w)")
@@ -270,6 +273,8 @@ class _Reader:
         if is_reduction and re.match(r"[^\W\d]", self.peek(1)) and not is_head(self.word):
             tree = Bracketed(head_of(tree), False, (Word(self.next()),))  # sum j A[i,j]
         right = self.operand(MUL if takes_operand else UNARY)
+        if not takes_operand and _is_matrix(tree) and _is_matrix(right):
+            return Binary("@", tree, right)  # Q K^T
         if isinstance(tree, Word) and isinstance(right, Word) and not tree.text[:1].isdigit():
             raise NotReadable  # prose
         return (
@@ -292,7 +297,9 @@ class _Reader:
         tree = self.postfix()
         if SPELLINGS.get(self.word, self.word) == "**":
             self.number += 1
-            return Binary("**", tree, self.unary())
+            power = self.unary()
+            is_transposed = power == Word("T")  # K^T
+            return Attribute(tree, "T") if is_transposed else Binary("**", tree, power)
         return tree
 
     def postfix(self) -> Tree:
@@ -335,7 +342,8 @@ class _Reader:
         """Read the brackets after a head; any bracket closes any other, and the end does."""
         if isinstance(head, str):
             head = head.rstrip("_") or head  # \sum_{j}
-        result = Bracketed(head, self.word == "(", ())
+        is_call = self.word == "(" or (self.word == "{" and head in FUNCTIONS)
+        result = Bracketed(head, is_call, ())
         self.opened += self.next()
         self.skip(",", ";")
         while self.word and not self.accept(*_CLOSE):
@@ -446,6 +454,12 @@ def reduction_of(name: str) -> Reduced | None:
 def is_head(name: str) -> bool:
     """True if a name is that of a function or reduction."""
     return name in FUNCTIONS or reduction_of(name) is not None
+
+
+def _is_matrix(tree: Tree) -> bool:
+    """True if a value is made of matrices without indices: capitals name them."""
+    words = (part.text for part in walk(tree) if isinstance(part, Word))
+    return not list(names_in(tree)) and any(word[:1].isupper() for word in words)
 
 
 def _takes_operand(tree: Tree) -> bool:

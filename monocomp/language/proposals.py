@@ -80,7 +80,7 @@ def _undeclared(
 
 def _is_operand(name: str, statement: str) -> bool:
     """True if a name stands between operators, as the d of `Q @ K.T / sqrt(d)` does."""
-    return re.search(rf"[-+*/(]\s*{name}\s*([-+*/,)]|$)", statement) is not None
+    return re.search(rf"[-+*/({{]\s*{name}\s*([-+*/,)}}]|$)", statement) is not None
 
 
 def _statements_around(text: str, offset: int) -> Iterator[tuple[int, int]]:

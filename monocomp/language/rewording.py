@@ -274,8 +274,9 @@ class _Rewording:
         if name != "where" and any(key not in UNSEEN for key, _ in tree.named):
             raise NotReadable
         items = tuple(map(self._reworded, tree.items))
-        if name in ("sqrt", "rsqrt") and isinstance(items[0], Word) and items[0].text in self.known:
-            items = (Extent(items[0].text),)
+        match name, items:
+            case "sqrt" | "rsqrt", (Word(text=index),) if index in self.known:
+                items = (Extent(index),)
         if name == "where":
             items = (*(Binary("==", Word(n), self._reworded(x)) for n, x in tree.named), *items)
         is_read = name not in FUNCTIONS and all(
@@ -365,7 +366,7 @@ class _Rewording:
         """Return the indices of an operand that dimensions name."""
         every = list(dict.fromkeys(names_in(operand)))
         for shape in (self._shape(operand), every):
-            if all(-len(shape) <= d < len(shape) for d in dims) and (dims or keeps):
+            if shape and all(-len(shape) <= d < len(shape) for d in dims) and (dims or keeps):
                 chosen = tuple(shape[d] for d in dims or (-1,))
                 if keeps or not set(chosen) & set(self.indices):
                     return chosen
@@ -428,8 +429,8 @@ class _Rewording:
             left = self._expected(left, (*batch, row, inner))
         else:
             left = self._reworded(left)
-            inner = self._shape(left)[-1]
-            if inner in indices:
+            *_, inner = self._shape(left) or ("",)
+            if inner in ("", *indices):
                 raise NotReadable
         return Binary("*", left, self._expected(right, (*batch, inner, column)))
 

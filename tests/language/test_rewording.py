@@ -97,6 +97,15 @@ LINES = {
     "O[q,e] = torch.softmax(Q @ K.transpose(-2, -1) / math.sqrt(K.size(-1)), dim=-1) @ V": (
         "O[q,e] = softmax[k](Q[q,j] * K[k,j] / sqrt(|j|)) * V[k,e]"
     ),
+    "O[i,j] = A B": "O[i,j] = A[i,k] * B[k,j]",
+    **dict.fromkeys(
+        (
+            "O[q,e] = softmax(Q K^T / sqrt(d)) V",
+            "O[q,e] = \\mathrm{softmax}\\left(\\frac{Q K^\\top}{\\sqrt{d}}\\right) V",
+            "O[q,e] = \\text{softmax}(Q K^{T} / \\sqrt{d}) V",
+        ),
+        "O[q,e] = softmax[k](Q[q,j] * K[k,j] / sqrt(d)) * V[k,e], with param d: float",
+    ),
     "O = F.scaled_dot_product_attention(Q, K, V)": (
         "O[i,j] = softmax[k](Q[i,d] * K[k,d] / sqrt(|d|)) * V[k,j]"
     ),
@@ -233,6 +242,7 @@ LINES = {
     "O[i] = F.gelu(x[i], approximate='tanh')": None,
     "O[i] = sum(A[i,j], dim=1, weights=w)": None,
     "O[i] = sotfplus(x[i])": None,
+    "O[q,e] = A sqrt( )": None,
 }
 
 
