@@ -168,6 +168,7 @@ FUSED = [  # with how many products torch computes, and adds to something
             "A[i,d] * B[d,j] + X[i,j]",
             "X[i,j] - sum[d](A[i,d] * B[d,j])",
             "sin(X[i,j]) + A[i,d] * B[d,j]",
+            "0.5 * (A[i,d] * B[d,j]) + X[i,j]",
         )
     ),
     (  # a product that is a result itself, and of which two multiples are taken
@@ -182,6 +183,11 @@ FUSED = [  # with how many products torch computes, and adds to something
         {"mm": 1, "addmm": 0},
     ),
     ("Y[i,j] = sum[d](A[i,d] * B[d,j]) + sum[d](C[i,d] * E[d,j])", {"mm": 1, "addmm": 1}),
+    (  # with a factor of rows
+        "Y[i,j] = sum[d](A[i,d] * B[d,j]) - x[i] * sum[d](C[i,d] * B[d,j])",
+        {"mm": 1, "addmm": 0},
+    ),
+    ("Y[i,j] = sum[d](A[i,d] * B[d,j]) - z[j] * sum[d](C[i,d] * B[d,j])", {"mm": 2}),
 ]
 
 

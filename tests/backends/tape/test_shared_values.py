@@ -19,6 +19,7 @@ from monocomp.backends import torch as backend
 from monocomp.backends.tape import sharing, softmax, weights
 from monocomp.machine.cpu import CPU
 from tests.backends.library_cases import CASES
+from tests.backends.tape.test_tape import tapes_made
 
 CAUSAL = "input Q[q,d], K[k,d], V[k,e]\nO[q,e] = softmax[k if k <= q](Q[q,d] * K[k,d]) * V[k,e]"
 
@@ -351,3 +352,56 @@ def test_heads_that_are_no_groups(heads: int) -> None:
         found = torch.autograd.grad(out.square().sum(), [Q, K, V])
         torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
         assert torch.equal(out, before)
+
+
+TOP = "top[v -> r](S[t,v])"
+PLACES = (
+    "input X[t,d], W[v,d]\nindex r < 3\nS[t,v] = X[t,d] * W[v,d]\nA[t,r] = argtop[v -> r](S[t,v])\n"
+)
+
+
+def of_the_largest(X: Tensor, W: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of the weights of the largest logits, and of these."""
+    text = f"{PLACES}P[t,r] = exp({TOP} - logsumexp[v](S[t,v]))\nT[t,r] = {TOP}\nreturn A, P, T"
+    kernel, tensors = mc.compile(text, backend="torch"), [X.requires_grad_(), W.requires_grad_()]
+    for _ in range(3):
+        places, *results = kernel(X, W)
+        assert ((places >= 0) & (places < len(W))).all()
+        gradients = torch.autograd.grad(results, tensors, [r.detach() for r in results])
+    return gradients
+
+
+def test_weights_of_the_largest_are_read_of_softmax() -> None:
+    """Each exponential is computed once, and the gradient of logits, which is added up once, is a
+    factor of two products."""
+    X, W = torch.randn(6, 4), torch.randn(9, 4)
+    with tapes_shared() as made:
+        found = of_the_largest(X, W)
+    weights = (X @ W.mT).softmax(1)
+    largest, places = (X @ W.mT).topk(3)
+    results = [weights.gather(1, places), largest]
+    wanted = torch.autograd.grad(results, [X, W], [r.detach() for r in results])
+    torch.testing.assert_close(found, wanted)
+    steps = [s for tape in made[0][:2] for s in tape.steps]
+    names = [s.result.made_by and s.result.made_by[0] for s in steps]
+    assert [names.count(n) for n in ("softmax", "at", "exp2")] == [1, 1, 0]
+    assert sum(n[0] == "scattered" for n in names if isinstance(n, tuple)) == 1
+    assert sum(s.run is torch.mm for s in steps) == 3
+
+
+@pytest.mark.parametrize("number", [-math.inf, math.inf, math.nan])
+def test_places_of_the_largest_are_in_range(number: float) -> None:
+    """Whatever is given; what other rows come to stays what it is."""
+    X, W = torch.randn(6, 4), torch.rand(9, 4) + 0.1
+    wanted, _ = of_the_largest(X.clone(), W.clone())
+    X[2] = number
+    found, _ = of_the_largest(X, W)
+    torch.testing.assert_close(found[3:], wanted[3:])
+
+
+def test_logarithms_of_sums_are_one() -> None:
+    """Those of both numbers that a divergence normalises by."""
+    kernel = mc.compile(library.load("kl_divergence"), backend="torch")
+    with tapes_made() as made:
+        kernel(*(torch.randn(5, 3) for _ in range(4)))
+    assert [s.run for s in made[0].steps].count(torch.log) == 1
