@@ -4,10 +4,11 @@ every kernel and every layout; the others take what they can."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from monocomp.backends.dialects import DIALECTS
 from monocomp.backends.schedules.legal import Legal
-from monocomp.backends.schedules.remembered import Rivals
+from monocomp.backends.schedules.remembered import Refused, Rivals
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
@@ -42,6 +43,11 @@ class Forms:
         return next(schedules, None) or self.first()
 
     @property
+    def is_rivalled(self) -> bool:
+        """True if the kernel has a form in another language than the first."""
+        return any(_admitted(legal, 1) for legal in self.legal[1:])
+
+    @property
     def may_add(self) -> bool:
         """True if the kernel has a form in a language whose kernels may add to memory."""
         adding = (legal for legal in self.legal if DIALECTS[legal.language]().adds)
@@ -60,13 +66,17 @@ def spoken(schedules: Iterable[Schedule]) -> str:
     return " and ".join(sorted({s.language for s in schedules}))
 
 
-def said(names: Sequence[str], rivals: Mapping[int, Rivals]) -> str:
-    """Say what a call takes with each kernel in each language, where there are several."""
-    each = []
-    for n, of_kernel in rivals.items():
-        times = " and ".join(f"{time:.3g} ms in {s.language}" for s, time in of_kernel)
-        each.append(f"{names[n]}: {times}" if len(names) > 1 else times)
-    return "; ".join(each)
+def said(
+    names: Sequence[str], rivals: Mapping[int, Rivals], refused: Sequence[Refused] = ()
+) -> str:
+    """Say what a call takes with each kernel in each language, where there are several, and which
+    schedules were not timed."""
+    each = [
+        (n, " and ".join(f"{time:.3g} ms in {s.language}" for s, time in of_kernel))
+        for n, of_kernel in rivals.items()
+    ]
+    both = sorted([*each, *refused], key=itemgetter(0))
+    return "; ".join(f"{names[n]}: {text}" if len(names) > 1 else text for n, text in both)
 
 
 def _candidates(legal: Legal, count: int) -> list[Schedule]:

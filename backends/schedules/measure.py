@@ -2,14 +2,15 @@
 
 Inputs are read and outputs are new tensors, so measuring changes nothing that a caller has. Calls
 are timed back to back, while the GPU was kept busy until all of them had been launched: short
-kernels would else be as slow as their launches.
+kernels would else be as slow as their launches. Processes that measure on one GPU take turns at it.
 """
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from typing import Any, Protocol, TypeAlias
 
@@ -21,6 +22,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from monocomp.backends.schedules.search import Choice, DoesNotFit, Outputs
 from monocomp.backends.timing import timed
 from monocomp.errors import UnsupportedError, first_line
+from monocomp.machine.cache import TextStore
 from monocomp.machine.locking import BUILDING
 
 Empty: TypeAlias = Callable[..., torch.Tensor]  # as `torch.empty`
@@ -29,6 +31,7 @@ _MOST_CALLS = 50
 _BUSY = 4_000_000  # cycles, about two milliseconds, in which these are launched
 _GARBAGE = -12345
 _FEW = 1e-2  # of positions, which rounding decides where values are about equal
+_LOCKS = TextStore("locks")
 
 
 class Call(Protocol):
@@ -71,27 +74,40 @@ class GpuBench:
 
     def outputs(self, choice: Choice) -> Outputs:
         """Return the results of one call."""
-        with _fitting():
+        with _fitting(), alone():
             results = self.call(choice, empty=poisoned)
             torch.cuda.synchronize()
         return results
 
     def timer(self, choice: Choice) -> Callable[[], float]:
         """Measure a call that has run before."""
-        with _fitting():
+        with _fitting(), alone():
             self.call(choice)
             once = timed(lambda: self.call(choice)) * 1e3
         calls = max(1, min(_MOST_CALLS, int(_BURST_MS / max(1e-3, once))))
 
         def measure() -> float:
-            torch.cuda._sleep(_BUSY)  # type: ignore[no-untyped-call]
-            return timed(lambda: self.call(choice), calls=calls) * 1e3
+            with alone():
+                torch.cuda._sleep(_BUSY)  # type: ignore[no-untyped-call]
+                return timed(lambda: self.call(choice), calls=calls) * 1e3
 
         return measure
 
     def agree(self, results: Outputs, expected: Outputs) -> bool:
         """True if results are the same up to rounding."""
-        return all(same(a, b, self.tolerance) for a, b in zip(results, expected, strict=True))
+        with alone():
+            return all(same(a, b, self.tolerance) for a, b in zip(results, expected, strict=True))
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep other processes from measuring on the current GPU, if the cache can hold a lock."""
+    device = torch.cuda.get_device_properties(torch.cuda.current_device())
+    path = _LOCKS.place(str(device.uuid), "")
+    with path.open() if path is not None else nullcontext() as file:
+        if file is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

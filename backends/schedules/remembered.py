@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +25,7 @@ from monocomp.machine.cache import JsonStore
 from monocomp.machine.plain_files import open_plain, require_writable, write
 
 Rivals: TypeAlias = tuple[tuple[Schedule, float], ...]  # the best in each language, milliseconds
+Refused: TypeAlias = tuple[int, str]  # a kernel's number; a schedule that was not timed, and why
 
 _FORMAT = 1
 _MOST_BYTES = 1 << 26
@@ -74,6 +75,7 @@ class Entry:
         raced: are they the best of a race alone, which a search would go beyond?
         rivals: of kernels, by number, the best schedule in each language and what a call takes with
             it, where there are several.
+        refused: the candidates that were not timed.
     """
 
     situation: Situation
@@ -81,6 +83,7 @@ class Entry:
     milliseconds: float
     raced: bool = False
     rivals: Mapping[int, Rivals] = field(default_factory=dict)
+    refused: tuple[Refused, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain data."""
@@ -93,6 +96,7 @@ class Entry:
             "rivals": {
                 str(n): [[s.to_json(), time] for s, time in each] for n, each in self.rivals.items()
             },
+            "refused": [*map(list, self.refused)],
         }
 
     @staticmethod
@@ -115,7 +119,8 @@ class Entry:
             int(n): tuple((Schedule.from_json(s), float(time)) for s, time in each)
             for n, each in data.get("rivals", {}).items()
         }
-        return Entry(situation, schedules, milliseconds, raced, rivals)
+        refused = tuple((int(n), str(text)) for n, text in data.get("refused", ()))
+        return Entry(situation, schedules, milliseconds, raced, rivals, refused)
 
 
 def recall(situation: Situation, *, raced: bool = True) -> Entry | None:
@@ -129,20 +134,11 @@ def recall(situation: Situation, *, raced: bool = True) -> Entry | None:
     return None if entry is None or (entry.raced and not raced) else entry
 
 
-def remember(
-    situation: Situation,
-    schedules: Sequence[Schedule],
-    milliseconds: float,
-    rivals: Mapping[int, Rivals] = {},
-    *,
-    raced: bool = False,
-) -> Entry:
+def remember(entry: Entry) -> None:
     """Remember what was measured, in this process and in the cache."""
-    entry = Entry(situation, tuple(schedules), milliseconds, raced, rivals)
     with _LOCK:
         _given[entry.situation] = entry
     _STORE.put(entry.situation.key, entry.to_json())
-    return entry
 
 
 def load(path: str | os.PathLike[str]) -> int:

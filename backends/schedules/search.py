@@ -4,8 +4,9 @@ Kernels are searched one after the other, the others at their best so far. Every
 once on outputs that were filled with what no kernel should leave, and its results must agree
 with the tile programs as the torch backend interprets them; where that would take too long,
 with those of most candidates. What is wrong or does not fit is out. The others are timed in
-turns: clocks drift, and whoever ran first would win. Time and number are bounded, and an
-interruption ends the search with the best so far.
+turns: clocks drift, and whoever ran first would win. The least time of each counts, as what else
+the GPU does can only add to it. Time and number are bounded, and an interruption ends the search
+with the best so far.
 
 Where candidates are in several languages, each language has a search of its own, and then the best
 in each are compared, kernel by kernel: the results of the first language are those that others must
@@ -18,7 +19,6 @@ prediction tells apart, compared with one another.
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
-from monocomp.backends.schedules.remembered import Entry, Rivals
+from monocomp.backends.schedules.remembered import Entry, Refused, Rivals
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.declarations.record import record
 
@@ -58,8 +58,8 @@ RACE = Budget(10.0, 4)
 _ROUNDS = 5
 _AT_ONCE = 4  # candidates that are compiled
 _COMPILING = 0.75  # the share of the time after which nothing more is compiled
-_HOPELESS = 1.5  # times the fastest: not timed again
 _CHANCE = 0.01  # the part of a time by which few short measurements may differ
+_TOO_LATE = "no time was left for it"
 
 
 class DoesNotFit(Exception):
@@ -95,7 +95,7 @@ class Tuning:
         seconds: what it took.
         is_checked: True if a candidate was found right, so that the schedules can be relied on.
         was_interrupted: True if an interruption ended it.
-        reasons: why candidates did not fit, in words.
+        refused: the candidates that were not timed, and why, each with the number of its kernel.
         rivals: of kernels, by number, the best schedule in each language and the milliseconds with
             it, where there are several.
         entry: what is remembered.
@@ -110,7 +110,7 @@ class Tuning:
     seconds: float = 0.0
     is_checked: bool = False
     was_interrupted: bool = False
-    reasons: list[str] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     rivals: dict[int, Rivals] = field(default_factory=dict)
     entry: Entry | None = None
 
@@ -195,7 +195,7 @@ def _together(found: Sequence[Tuning], seconds: float) -> Tuning:
         measured=sum(x.measured for x in found),
         wrong=sum(x.wrong for x in found),
         unfit=sum(x.unfit for x in found),
-        reasons=[reason for x in found for reason in x.reasons],
+        refused=[*dict.fromkeys(refused for x in found for refused in x.refused)],
         seconds=seconds,
         was_interrupted=is_interrupted,
     )
@@ -279,6 +279,7 @@ class _Kernel:
         tried: list[Schedule] = []
         for n, option in enumerate(options):
             if tried and self.clock() > until:
+                self._refuse(options[n:], _TOO_LATE)
                 break
             self.progress("compiling", n + 1, len(options))
             if n and n % _AT_ONCE == 0:
@@ -286,7 +287,7 @@ class _Kernel:
             try:
                 results = self.bench.outputs(self._choice(option))
             except DoesNotFit as reason:
-                self._leave_out(reason)
+                self._leave_out(option, reason)
                 continue
             tried.append(option)
             group = next((g for g in groups if self.bench.agree(results, g[0])), None)
@@ -298,28 +299,31 @@ class _Kernel:
         if self.expected is None and len(right) == 1 and right[0] != options[0]:
             right = []  # nobody agrees with it
         self.tuning.wrong += len(tried) - len(right)
+        self._refuse([s for s in tried if s not in right], "gives other results")
         return right
 
-    def _leave_out(self, reason: DoesNotFit) -> None:
+    def _leave_out(self, schedule: Schedule, reason: DoesNotFit) -> None:
         self.tuning.unfit += 1
-        self.tuning.reasons.append(str(reason))
+        self._refuse([schedule], str(reason))
+
+    def _refuse(self, schedules: Sequence[Schedule], reason: str) -> None:
+        self.tuning.refused += [(self.number, f"{s}: {reason}") for s in schedules]
 
     def _time(self, right: Sequence[Schedule], until: float) -> None:
         timers: dict[Schedule, Callable[[], float]] = {}
         for n, schedule in enumerate(right):
             if timers and self.clock() > until:
+                self._refuse(right[n:], _TOO_LATE)
                 return
             self.progress("measuring", n + 1, len(right))
             try:
                 timers[schedule] = self.bench.timer(self._choice(schedule))
             except DoesNotFit as reason:
-                self._leave_out(reason)
+                self._leave_out(schedule, reason)
                 continue
             self.times[schedule] = [timers[schedule]()]
-        limit = _HOPELESS * min((t[0] for t in self.times.values()), default=0.0)
-        order = [s for s in timers if self.times[s][0] <= limit]
-        for turn in range(1, _ROUNDS if len(order) > 1 else 1):
-            for s in _rotated(order, turn):
+        for turn in range(1, _ROUNDS if len(timers) > 1 else 1):
+            for s in _rotated([*timers], turn):
                 if self.clock() > until:
                     return
                 self.times[s].append(timers[s]())
@@ -327,21 +331,21 @@ class _Kernel:
     def _conclude(self, first: Schedule) -> None:
         if not self.times:
             return
-        medians = {s: statistics.median(t) for s, t in self.times.items()}
+        least = {s: min(t) for s, t in self.times.items()}
         fastest: dict[str, Schedule] = {}
-        for schedule in sorted(medians, key=medians.__getitem__):
+        for schedule in sorted(least, key=least.__getitem__):
             fastest.setdefault(schedule.language, schedule)
         if len(fastest) > 1:
-            self.tuning.rivals[self.number] = tuple((s, medians[s]) for s in fastest.values())
-        best = min(medians, key=medians.__getitem__)
+            self.tuning.rivals[self.number] = tuple((s, least[s]) for s in fastest.values())
+        best = min(least, key=least.__getitem__)
         # The first of all has won longer measurements: it stays if it may be as fast.
-        if medians.get(first, math.inf) * (1 - _CHANCE) <= medians[best]:
+        if least.get(first, math.inf) * (1 - _CHANCE) <= least[best]:
             best = first
         self.tuning.schedules = self._choice(best)
-        self.tuning.milliseconds = medians[best]
+        self.tuning.milliseconds = least[best]
         if self.tuning.before is None:
-            self.tuning.before = medians.get(first)
-        self.tuning.measured += len(medians)
+            self.tuning.before = least.get(first)
+        self.tuning.measured += len(least)
         self.tuning.is_checked = True
 
 

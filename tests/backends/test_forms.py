@@ -58,3 +58,9 @@ def test_times_are_said() -> None:
     assert (
         said(["O"], {0: times[1]}) == "1 ms in gluon and 2 ms in triton" and said(["O"], {}) == ""
     )
+    refused = [(0, "64 x 64: does not fit"), (1, "64 x 16: gives other results")]
+    assert said(["O"], {}, refused[:1]) == "64 x 64: does not fit"
+    assert said(["dQ", "dK"], times, refused) == (
+        "dQ: 64 x 64: does not fit; dK: 1 ms in gluon and 2 ms in triton; "
+        "dK: 64 x 16: gives other results"
+    )

@@ -55,7 +55,7 @@ def recalled(place: Situation, *, raced: bool = True) -> tuple[Schedule, ...] | 
 
 def test_schedules_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process and in others, for this situation only."""
-    schedules.remember(PLACE, [FAST], 1.5)
+    schedules.remember(ENTRY)
     assert recalled(PLACE) == (FAST,)
     forget(monkeypatch)
     assert recalled(PLACE) == (FAST,)
@@ -84,7 +84,7 @@ def damages(data: bytes) -> Iterator[bytes]:
 
 def test_damaged_entries_count_as_absent(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off, overwritten, or with any bit turned."""
-    schedules.remember(PLACE, [FAST], 1.5)
+    schedules.remember(ENTRY)
     forget(monkeypatch)
     (path,) = (cache / "schedules").glob("*.json")
     data = path.read_bytes()
@@ -106,7 +106,7 @@ def test_schedules_are_shipped(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What one machine has measured, another uses."""
-    schedules.remember(PLACE, [FAST], 1.5)
+    schedules.remember(ENTRY)
     path = tmp_path / "schedules.json"
     assert mc.schedules.save(path) == 1
     forget(monkeypatch)
@@ -117,9 +117,11 @@ def test_schedules_are_shipped(
 
 
 def test_languages_that_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Come with the schedules, from the cache as well."""
+    """And candidates that were refused come with the schedules, from the cache as well."""
     gluon = replace(FAST, num_warps=12, language="gluon")
-    entry = schedules.remember(PLACE, [FAST, gluon], 1.5, {1: ((gluon, 1.5), (FAST, 2.0))})
+    rivals, refused = {1: ((gluon, 1.5), (FAST, 2.0))}, ((0, f"{gluon}: does not fit"),)
+    entry = Entry(PLACE, (FAST, gluon), 1.5, rivals=rivals, refused=refused)
+    schedules.remember(entry)
     for _ in range(2):
         assert schedules.recall(PLACE) == entry
         forget(monkeypatch)
@@ -127,7 +129,7 @@ def test_languages_that_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_races_count_where_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In this process, from the cache and from files; and a search takes their place."""
-    schedules.remember(PLACE, [FAST], 1.5, raced=True)
+    schedules.remember(replace(ENTRY, raced=True))
     schedules.save(tmp_path / "file.json")
     for _ in range(2):
         assert recalled(PLACE) == (FAST,)
@@ -136,7 +138,7 @@ def test_races_count_where_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     schedules.load(tmp_path / "file.json")
     assert recalled(PLACE, raced=False) is None
     slow = replace(FAST, num_warps=8)
-    schedules.remember(PLACE, [slow], 1.4)
+    schedules.remember(Entry(PLACE, (slow,), 1.4))
     assert recalled(PLACE, raced=False) == recalled(PLACE) == (slow,)
 
 

@@ -3,9 +3,11 @@ how long schedules take."""
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ import monocomp as mc
 from monocomp import library
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.schedules import remembered
-from monocomp.backends.schedules.measure import GpuBench
+from monocomp.backends.schedules.measure import GpuBench, alone
 from monocomp.backends.schedules.schedule import Schedule
 from monocomp.backends.schedules.search import RACE, SEARCH, Choice, DoesNotFit, Outputs
 from monocomp.backends.triton import launch
@@ -26,6 +28,7 @@ from monocomp.backends.triton.dialect import TRITON, Dialect
 from monocomp.backends.triton.emit import Part, emit
 from monocomp.backends.triton.launch import TritonRunner
 from monocomp.errors import UnsupportedError
+from monocomp.machine.cache import cache_folder
 from tests.backends.triton.driver import Driver
 
 EXTENTS = {"b": 1, "h": 1, "q": 64, "k": 64, "d": 16, "e": 16}
@@ -199,6 +202,28 @@ def test_an_interruption_is_the_callers(
         chosen()
     monkeypatch.setenv("MONOCOMP_TUNE", "1")
     assert chosen() == options()[0]
+
+
+def test_processes_measure_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One holds the lock of a GPU; where the cache folder cannot be used, there is none."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    properties = SimpleNamespace(uuid="GPU-1")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+
+    def is_held() -> bool:
+        with (cache_folder() / "locks" / "GPU-1").open() as file:  # type: ignore[operator]
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    with alone():
+        assert is_held()
+    assert not is_held()
+    monkeypatch.setenv("MONOCOMP_CACHE_DIR", "/dev/null")
+    with pytest.warns(RuntimeWarning, match="cannot write"), alone():
+        pass
 
 
 def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
