@@ -34,7 +34,7 @@ from monocomp.backends.forms import Forms, said, spoken
 from monocomp.backends.schedules import remembered
 from monocomp.backends.schedules.legal import element_bytes
 from monocomp.backends.schedules.measure import Empty, GpuBench
-from monocomp.backends.schedules.remembered import Rivals
+from monocomp.backends.schedules.remembered import Entry
 from monocomp.backends.schedules.schedule import Schedule, longest_alike
 from monocomp.backends.schedules.search import (
     RACE,
@@ -151,7 +151,7 @@ class TritonRunner:
         self._held = {a.extent for a in axes if a.role == "whole"}
         self._lock = threading.Lock()
         self._chosen: dict[Signature, Choice] = {}
-        self._rivals: dict[Signature, Mapping[int, Rivals]] = {}
+        self._found: dict[Signature, Entry | Tuning] = {}
 
     def __call__(
         self, inputs: Tensors, params: Params, extents: Sizes, varying: Sequence[str] = ()
@@ -166,7 +166,8 @@ class TritonRunner:
         with torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
             chosen = self.schedules(tensors, params, extents)
             signature = self.signature(tensors, extents)
-            why = said([k.name for k in self.kernels], self._rivals.get(signature, {}))
+            found = self._found.get(signature)
+            why = said([k.name for k in self.kernels], found.rivals, found.refused) if found else ""
             reasons: list[str] = []
             for choice in chain([chosen], self._others(chosen, tensors, extents)):
                 try:
@@ -286,7 +287,8 @@ class TritonRunner:
         extents = packed_extents(self.program, extents, params)
         tuning = self._search(inputs, params, extents, Budget(seconds, candidates), progress)
         if tuning.unfit and not tuning.measured and not tuning.wrong:
-            raise self.forms(inputs, extents)[0].legal[0].refusal(tuning.reasons[:1])
+            reasons = [reason for _, reason in tuning.refused[:1]]
+            raise self.forms(inputs, extents)[0].legal[0].refusal(reasons)
         return tuning
 
     def _search(
@@ -309,12 +311,13 @@ class TritonRunner:
                 seconds=budget.seconds * len(self.dialects),
                 progress=progress,
             )
+        self._found[signature] = tuning
         if tuning.is_checked and tuning.milliseconds is not None:
-            situation = self.situation(tensors, extents)
-            tuning.entry = remembered.remember(
-                situation, tuning.schedules, tuning.milliseconds, tuning.rivals, raced=raced
-            )
-            self._chosen[signature], self._rivals[signature] = tuning.schedules, tuning.rivals
+            situation, found = self.situation(tensors, extents), tuple(tuning.refused)
+            measured = tuning.schedules, tuning.milliseconds, raced, tuning.rivals, found
+            tuning.entry = Entry(situation, *measured)
+            remembered.remember(tuning.entry)
+            self._chosen[signature] = tuning.schedules
         return tuning
 
     def forms(self, inputs: Tensors, extents: Sizes) -> list[Forms]:
@@ -332,13 +335,19 @@ class TritonRunner:
             for k in self.kernels
         ]
 
+    def gains(self, inputs: Tensors, params: Params, extents: Sizes) -> bool:
+        """True if kernels have forms in other languages than the first, and those that add up the
+        sums of others in one that may."""
+        extents = packed_extents(self.program, extents, params)
+        forms = self.forms(elements(inputs), extents)
+        pairs = zip(self.kernels, forms, strict=True)
+        adding = [each for k, each in pairs if any(o.dtype == FRAGMENTS for o in k.outputs)]
+        return any(each.is_rivalled for each in forms) and all(each.may_add for each in adding)
+
     def milliseconds(self, inputs: Tensors, params: Params, extents: Sizes) -> float:
-        """Return what a call takes, as calls measure it: infinity where they do not, or where a
-        kernel that adds up the sums of others has no form in a language for that."""
+        """Return what a call takes, as calls measure it: infinity where they do not."""
         tensors, extents = elements(inputs), packed_extents(self.program, extents, params)
-        forms = zip(self.kernels, self.forms(tensors, extents), strict=True)
-        adding = [each for k, each in forms if any(o.dtype == FRAGMENTS for o in k.outputs)]
-        if budget_of_calls() is None or not all(each.may_add for each in adding):
+        if budget_of_calls() is None:
             return math.inf
         self.schedules(tensors, params, extents)
         entry = remembered.recall(self.situation(tensors, extents))
@@ -380,14 +389,15 @@ class TritonRunner:
             return None
         if not all(each.admits(s) for each, s in zip(forms, entry.schedules, strict=True)):
             return None
-        self._rivals[self.signature(inputs, extents)] = entry.rivals
+        self._found[self.signature(inputs, extents)] = entry
         return entry.schedules
 
     def _others(self, chosen: Choice, inputs: Tensors, extents: Sizes) -> Iterator[Choice]:
         """Yield schedules to take where one turns out to need more than there is: those in the
         first language, which may be what is lacking, and other candidates."""
         forms = self.forms(inputs, extents)
-        rivals = self._rivals.get(self.signature(inputs, extents), {})
+        found = self._found.get(self.signature(inputs, extents))
+        rivals = found.rivals if found else {}
         usual = tuple(f.usual(chosen[n], rivals.get(n, ())) for n, f in enumerate(forms))
         yield from [usual] if usual != chosen else []
         options = [each.candidates(12) for each in forms]

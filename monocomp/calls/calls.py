@@ -388,11 +388,12 @@ class Calls:
     ) -> tuple[torch.Tensor, ...]:
         from monocomp.backends.triton.replay import Replay
 
-        runner = self.runner(inputs, binding)
+        runner, why = self._fastest(inputs, binding)
         check_floats(binding.params, self.language)
         plans = self._with_plans()
         varying = plans.varying(params)
         ran, results, plan = runner(inputs, binding.params, binding.extents, varying)
+        ran = ran._replace(why="; ".join(filter(None, (why, ran.why))))
         if plan is not None:
             repeat = Replay(plan, ran.backend, ran.why)
             plans.keep(self._in_order((), {**inputs, **params}), repeat)
@@ -408,33 +409,29 @@ class Calls:
         return self.plans
 
     def runner(self, inputs: Mapping[str, torch.Tensor], binding: Binding) -> TritonRunner:
-        """Return what launches the kernels for the sizes and dtypes of a call, each of them in the
-        dialects of the backend: of plans in which kernels add or do not, the faster as measured."""
-        from monocomp.backends.triton.launch import (
-            device_of,
-            interpreted,
-            multiprocessors,
-            target_of,
-        )
+        """Return what launches the kernels for the sizes and dtypes of a call."""
+        return self._fastest(inputs, binding)[0]
+
+    def _fastest(
+        self, inputs: Mapping[str, torch.Tensor], binding: Binding
+    ) -> tuple[TritonRunner, str]:
+        """Return what launches kernels, each in the dialects of the backend, by the fastest of
+        several plans, and what was measured of these."""
+        from monocomp.backends.triton import launch, rivals
 
         dialect = DIALECTS[self.language]()
-        device = device_of(dialect, inputs)
-        check_target(dialect, target_of(device))
+        device = launch.device_of(dialect, inputs)
+        check_target(dialect, launch.target_of(device))
         dialects = [dialect]
         if self.backend == "auto":
-            dialects += made_for(target_of(device))
+            dialects += made_for(launch.target_of(device))
         processors = self.planner.processors if dialect.merges else 1
-        if processors is None and device.type == "cuda" and not interpreted():
-            processors = multiprocessors(device)
-        planned = partial(self.planner.plan, binding.extents, processors, narrow=_narrow(inputs))
-        runner = self._runner_of(planned(), inputs, dialects)
-        if not self.deterministic and any(d.adds for d in dialects):
-            adding = planned(adds=True)
-            if adding.program.joined:
-                tried = self._runner_of(adding, inputs, dialects)
-                call = inputs, binding.params, binding.extents
-                runner = min((runner, tried), key=lambda r: r.milliseconds(*call))
-        return runner
+        if processors is None and device.type == "cuda" and not launch.interpreted():
+            processors = launch.multiprocessors(device)
+        planned = partial(self.planner.plan, binding.extents, narrow=_narrow(inputs))
+        plans = rivals.plans(planned, processors, dialects, adds=not self.deterministic)
+        runners = [self._runner_of(plan, inputs, dialects) for plan in plans]
+        return rivals.fastest(runners, inputs, binding.params, binding.extents)
 
     def _runner_of(
         self, plan: Plan, inputs: Mapping[str, torch.Tensor], dialects: Sequence[Dialect]

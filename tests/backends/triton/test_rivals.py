@@ -1,0 +1,68 @@
+"""Plans that a first call measures beside each other."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import monocomp as mc
+from monocomp import library
+from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.triton.dialect import TRITON
+from monocomp.backends.triton.rivals import fastest, manner, plans
+
+SPLIT, WHOLE = "with streams in splits", "with whole streams"
+ADDS = "with kernels that add"
+
+
+@pytest.mark.parametrize(
+    ("gradient", "heads", "adds", "manners"),
+    [
+        (False, 32, True, [WHOLE]),
+        (False, 2, True, [SPLIT, WHOLE]),
+        (True, 32, True, [WHOLE, ADDS]),
+        (True, 32, False, [WHOLE]),
+        (True, 2, True, [SPLIT, WHOLE, ADDS]),
+    ],
+)
+def test_plans(gradient: bool, heads: int, adds: bool, manners: list[str]) -> None:
+    """Streams are whole for a language that merges no splits, also where few instances stream."""
+    text = library.load("attention")
+    kernel = mc.compile(mc.grad(text) if gradient else text)
+    extents = {"b": 1, "h": heads, "q": 2048, "k": 2048, "d": 128, "e": 128}
+    planned = partial(kernel.planner.plan, extents)
+    both = plans(planned, 132, [TRITON, GLUON], adds)
+    assert [manner(plan.kernels) for plan in both] == manners
+    (first,) = plans(planned, 132, [TRITON], adds)
+    assert manner(first.kernels) == manners[0]
+
+
+@pytest.mark.parametrize(
+    ("times", "gains", "chosen", "why"),
+    [
+        ((2.0, 1.0), True, 1, f"1 ms {WHOLE}, 2 ms {SPLIT}"),
+        ((1.0, 2.0), True, 0, f"1 ms {SPLIT}, 2 ms {WHOLE}"),
+        ((2.0, 1.0), False, 0, ""),
+        ((math.inf, math.inf), True, 0, ""),
+    ],
+)
+def test_the_fastest_plan(times: Any, gains: bool, chosen: int, why: str) -> None:
+    """Of those whose kernels have forms that those of the first lack, if calls measure."""
+    kernels = [
+        SimpleNamespace(splits=splits, outputs=()) for splits in (frozenset("k"), frozenset())
+    ]
+    runners: Any = [
+        SimpleRunner(kernels=[k], milliseconds=lambda *_, t=t: t, gains=lambda *_: gains)
+        for k, t in zip(kernels, times, strict=True)
+    ]
+    assert fastest(runners, {}, {}, {}) == (runners[chosen], why)
+
+
+class SimpleRunner(SimpleNamespace):
+    """A runner that is told what it takes, and is itself alone."""
+
+    __hash__ = object.__hash__
