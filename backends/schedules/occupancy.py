@@ -42,7 +42,8 @@ class Cost(NamedTuple):
 
 def streamed_length(length: float, ends: int, rows: int, block: int) -> float:
     """Return the elements of a stream that an instance has, on average: an end that varies with
-    the rows leaves half, and blocks of what is left are whole.
+    the rows leaves half, two leave a third, as windows of any length do, and blocks of what is left
+    are whole.
 
     Args:
         length: of the stream.
@@ -50,7 +51,7 @@ def streamed_length(length: float, ends: int, rows: int, block: int) -> float:
         rows: of the instance.
         block: of the stream.
     """
-    return max(block, min(length, length * 0.5**ends + ends * max(rows, block) / 2))
+    return max(block, min(length, length / (1 + ends) + ends * max(rows, block) / 2))
 
 
 @record()

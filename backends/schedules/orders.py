@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import ceil, isqrt, prod
 
 from monocomp import tile as P
@@ -14,13 +13,13 @@ _FEW = 64  # rows: of a block or two, whose order hardly matters, and fewer read
 
 
 def orders(of: Resources, block: int | None = None) -> list[int]:
-    """List how many positions of the grid may take turns, the best number first. Where rows
-    bound what they stream, some blocks have more to do than others: the heaviest of several
+    """List how many positions of the grid may take turns, the best number first. Where rows bound
+    one end of what they stream, some blocks have more to do than others: the heaviest of several
     positions come first, so that light ones even out the end. The best number is limited by how
-    many can share the cache, and by how many blocks of rows one position has, which says how
-    unlike blocks are. Where all are alike, the rows of one position, which read the same,
-    follow each other. With blocks along two axes and no grid, those that run at the same time
-    form about a square, which reads least.
+    many can share the cache, and by how many blocks of rows one position has, which says how unlike
+    blocks are. Where all are alike, as in a window that moves with the rows, those of one position,
+    which read the same, follow each other. With blocks along two axes and no grid, those that run
+    at the same time form about a square, which reads least.
 
     Args:
         of: the resources of the kernel.
@@ -41,7 +40,7 @@ def orders(of: Resources, block: int | None = None) -> list[int]:
         group_size, streamed = power_of_two(ceil(rows / _FEW)), max(1, _streamed_bytes(of))
         while group_size > 1 and group_size * streamed > of.gpu.cached * positions:
             group_size //= 2
-    is_even = not any(_varies(of, loop.bounds) for loop in loops)
+    is_even = 1 not in (n for loop in loops for n in _varying_ends(of, loop))
     return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
 
@@ -62,12 +61,12 @@ def _streamed_bytes(of: Resources) -> float:
 
 
 def _share(of: Resources, loop: P.Loop) -> float:
-    """Return the share of a stream that a block of rows reads, on average: each end of a
-    segment that varies with the rows halves it."""
-    ends = [_varies(of, s.lower) + _varies(of, s.upper) for s in loop.segments]
-    return min(1.0, sum(0.5**n for n in ends))
+    """Return the share of a stream that a block of rows reads, on average: as in
+    `streamed_length`."""
+    return min(1.0, sum(1 / (1 + n) for n in _varying_ends(of, loop)))
 
 
-def _varies(of: Resources, bounds: Iterable[P.Expr]) -> bool:
-    """True if bounds of a stream vary with the rows."""
-    return any(e.axes & of.blocked for e in bounds)
+def _varying_ends(of: Resources, loop: P.Loop) -> list[int]:
+    """Count the ends of each segment of a stream that vary with the rows."""
+    bounds = ((s.lower, s.upper) for s in loop.segments)
+    return [sum(any(e.axes & of.blocked for e in end) for end in each) for each in bounds]
