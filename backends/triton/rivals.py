@@ -1,6 +1,7 @@
-"""The plans that a first call measures beside each other: streams in splits or whole, kernels that
-add up the sums of others or do not. The first plan is for the language that takes every kernel, and
-runs where nothing is measured; the others are for languages that merge no splits, or may add."""
+"""The plans that a first call measures beside each other: streams in splits or whole, operands and
+results of products stored or computed again, kernels that add up the sums of others or do not. The
+first plan is for the language that takes every kernel, and runs where nothing is measured; the
+others are for languages that merge no splits, whose products are faster, or that may add."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from monocomp.backends.triton.dialect import Dialect
 from monocomp.backends.triton.launch import Params, Sizes, Tensors, TritonRunner
 from monocomp.planning.plan import Plan
+from monocomp.planning.storing import stores_matrices
+from monocomp.terms.equations import Equations
 from monocomp.tile import FRAGMENTS, TileProgram
 
 
@@ -26,10 +29,14 @@ def plans(
     """
     usual = planned(processors)
     yield usual
-    if any(k.splits for k in usual.kernels) and not all(d.merges for d in dialects):
-        yield planned(1)
+    has_splits = any(k.splits for k in usual.kernels)
+    may_gain = has_splits or stores_matrices(usual.program)
+    if may_gain and not all(d.merges for d in dialects):
+        whole = planned(1, matrices=False)
+        if whole.program.equations != usual.program.equations:
+            yield whole
     if adds and any(d.adds for d in dialects):
-        adding = planned(1, adds=True)
+        adding = planned(1, matrices=False, adds=True)
         if adding.program.joined:
             yield adding
 
@@ -44,12 +51,14 @@ def fastest(
     tried = [first, *(r for r in others if r.gains(*call))]
     times = {r: r.milliseconds(*call) for r in tried} if len(tried) > 1 else {first: math.inf}
     order = [r for r in sorted(times, key=times.__getitem__) if times[r] < math.inf]
-    why = ", ".join(f"{times[r]:.3g} ms {manner(r.kernels)}" for r in order)
+    why = ", ".join(f"{times[r]:.3g} ms {manner(r.program, r.kernels)}" for r in order)
     return next(iter(order), first), why
 
 
-def manner(kernels: Sequence[TileProgram]) -> str:
-    """Return what tells a plan's kernels from those of other plans."""
+def manner(program: Equations, kernels: Sequence[TileProgram]) -> str:
+    """Return what tells a plan from the others."""
     if any(o.dtype == FRAGMENTS for k in kernels for o in k.outputs):
         return "with kernels that add"
-    return "with streams in splits" if any(k.splits for k in kernels) else "with whole streams"
+    if any(k.splits for k in kernels):
+        return "with streams in splits"
+    return "with matrices stored" if stores_matrices(program) else "with whole streams"

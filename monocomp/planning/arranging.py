@@ -17,22 +17,36 @@ from monocomp.planning.peak import lower_peak
 from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.search import Budget, Draft, Move, search
 from monocomp.planning.segments import in_segments
-from monocomp.planning.storing import store_in_slices, store_kept, store_running, store_values
+from monocomp.planning.storing import (
+    store_in_slices,
+    store_kept,
+    store_running,
+    store_values,
+    store_vectors,
+)
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 
 WHOLE: tuple[Move, ...] = (along_diagonals, in_segments, store_values, store_partial_sum)
 IN_SLICES: tuple[Move, ...] = (store_in_slices, lower_peak)
+COMPUTING = (
+    tuple(store_vectors if move is store_values else move for move in WHOLE),
+    (lower_peak,),
+)
 
 
-def arrange(program: Equations, sizes: Mapping[str, int], budget: Budget) -> Draft:
+def arrange(
+    program: Equations, sizes: Mapping[str, int], budget: Budget, *, matrices: bool = True
+) -> Draft:
     """Return the draft of a program that costs least, with the steps to it.
 
     Args:
         program: equations in normal form; definitions that are not inlined are stored.
         sizes: a number for every extent.
         budget: of each search.
+        matrices: may operands and results of products be stored, or are they computed wherever they
+            are needed?
     """
     equal = Rewriter(program)
     equal.exhaust(equalities)
@@ -40,7 +54,7 @@ def arrange(program: Equations, sizes: Mapping[str, int], budget: Budget) -> Dra
     for settle in (store_kept, store_running, choose_elements, join_sums):
         steps += settle(result_of(program, steps))
     draft = Draft.of(result_of(program, steps), sizes, steps)
-    for moves in (WHOLE, IN_SLICES):
+    for moves in (WHOLE, IN_SLICES) if matrices else COMPUTING:
         draft = search(draft, moves, budget)
     ordered = [*order_sums(draft.program, draft.sizes)]  # which costs the same
     program = result_of(draft.program, ordered)

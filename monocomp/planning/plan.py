@@ -208,6 +208,7 @@ class Planner:
         in_memory: bool = False,
         narrow: Mapping[str, str] = MappingProxyType({}),
         adds: bool = False,
+        matrices: bool = True,
     ) -> Plan:
         """Return the plan for these sizes, by index, as far as they are known.
 
@@ -217,6 +218,8 @@ class Planner:
             in_memory: are tiles held in memory, and may have any number of axes?
             narrow: the dtypes of inputs of 8 bits.
             adds: may kernels add up in memory what others would compute, in any order?
+            matrices: may operands and results of products be stored, or are they computed wherever
+                they are needed?
 
         Raises:
             UnsupportedError: no kernel computes the program.
@@ -224,7 +227,7 @@ class Planner:
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        made = partial(self._plan, given, processors, in_memory, narrow, adds)
+        made = partial(self._plan, given, processors, in_memory, narrow, adds, matrices)
         plan = made(divides=True)
         if given and not has_same_elements(plan.program, given):
             plan = made(divides=False)
@@ -237,6 +240,7 @@ class Planner:
         in_memory: bool,
         narrow: Mapping[str, str],
         adds: bool,
+        matrices: bool,
         *,
         divides: bool,
     ) -> Plan:
@@ -247,6 +251,7 @@ class Planner:
             processors,
             in_memory,
             adds,
+            matrices,
             divides,
             *bucket.items(),
             *sides.values(),
@@ -255,7 +260,8 @@ class Planner:
         plan = self._plans.get(key)
         if plan is None:
             with BUILDING:
-                plan = self._made(bucket, sides, processors, in_memory, narrow, adds, divides)
+                how = in_memory, narrow, adds, matrices, divides
+                plan = self._made(bucket, sides, processors, *how)
             plan = self._plans.setdefault(key, plan)
         return plan
 
@@ -267,6 +273,7 @@ class Planner:
         in_memory: bool,
         narrow: Mapping[str, str],
         adds: bool,
+        matrices: bool,
         divides: bool,
     ) -> Plan:
         rewriter = self._rewriter_for(bucket)
@@ -274,7 +281,7 @@ class Planner:
         nominal = nominal_sizes(self.equations.declared, known)
         sizes = {e: max(n, 1) for e, n in nominal.items()}
         budget = Budget()
-        draft = arrange(rewriter.program, sizes, budget)
+        draft = arrange(rewriter.program, sizes, budget, matrices=matrices)
         program, sizes, steps = draft.program, {**draft.sizes}, [*draft.steps]
         if processors > 1:
             program, splits = split(program, sizes, processors, divides, frozenset(narrow))

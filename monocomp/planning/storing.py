@@ -97,9 +97,31 @@ class _Value:
 def store_values(draft: Draft) -> Iterator[list[Step]]:
     """Yield the steps that store values: those with the same indices, and those of the same
     loop."""
-    values = _repeated_values(draft.kernels, draft.sizes)
-    for together in _sets(v for v in values if elements(v.indices, draft.sizes) <= draft.largest):
+    for together in _sets(_few_values(draft)):
         yield _store(draft.program, together)
+
+
+def store_vectors(draft: Draft) -> Iterator[list[Step]]:
+    """Yield those that store neither operands nor results of products."""
+    for together in _sets(v for v in _few_values(draft) if not _is_matrix(v)):
+        yield _store(draft.program, together)
+
+
+def stores_matrices(program: Equations) -> bool:
+    """True if operands or results of products are stored."""
+    results = {o.name for o in program.declared.outputs}
+    stored = (e for e in program.computed if e.name not in results)
+    return bool(program.operands) or any(is_plain(e.body) for e in stored)
+
+
+def _few_values(draft: Draft) -> Iterator[_Value]:
+    values = _repeated_values(draft.kernels, draft.sizes)
+    return (v for v in values if elements(v.indices, draft.sizes) <= draft.largest)
+
+
+def _is_matrix(value: _Value) -> bool:
+    """True if products would compute the value again."""
+    return value.is_operand or is_plain(value.closed)
 
 
 def _sets(values: Iterable[_Value]) -> Iterable[list[_Value]]:

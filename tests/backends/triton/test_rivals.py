@@ -16,29 +16,33 @@ from monocomp.backends.triton.dialect import TRITON
 from monocomp.backends.triton.rivals import fastest, manner, plans
 
 SPLIT, WHOLE = "with streams in splits", "with whole streams"
-ADDS = "with kernels that add"
+ADDS, STORED = "with kernels that add", "with matrices stored"
 
 
 @pytest.mark.parametrize(
-    ("gradient", "heads", "adds", "manners"),
+    ("gradient", "heads", "length", "adds", "manners"),
     [
-        (False, 32, True, [WHOLE]),
-        (False, 2, True, [SPLIT, WHOLE]),
-        (True, 32, True, [WHOLE, ADDS]),
-        (True, 32, False, [WHOLE]),
-        (True, 2, True, [SPLIT, WHOLE, ADDS]),
+        (False, 32, 2048, True, [WHOLE]),
+        (False, 2, 2048, True, [SPLIT, WHOLE]),
+        (True, 32, 2048, True, [WHOLE, ADDS]),
+        (True, 32, 2048, False, [WHOLE]),
+        (True, 2, 2048, True, [SPLIT, WHOLE, ADDS]),
+        (True, 512, 256, True, [STORED, WHOLE, ADDS]),
+        (True, 512, 256, False, [STORED, WHOLE]),
     ],
 )
-def test_plans(gradient: bool, heads: int, adds: bool, manners: list[str]) -> None:
-    """Streams are whole for a language that merges no splits, also where few instances stream."""
+def test_plans(gradient: bool, heads: int, length: int, adds: bool, manners: list[str]) -> None:
+    """Streams are whole for a language that merges no splits, also where few instances stream, and
+    it computes products again that another one stores."""
     text = library.load("attention")
     kernel = mc.compile(mc.grad(text) if gradient else text)
-    extents = {"b": 1, "h": heads, "q": 2048, "k": 2048, "d": 128, "e": 128}
+    d = 256 if length == 256 else 128
+    extents = {"b": 1, "h": heads, "q": length, "k": length, "d": d, "e": d}
     planned = partial(kernel.planner.plan, extents)
     both = plans(planned, 132, [TRITON, GLUON], adds)
-    assert [manner(plan.kernels) for plan in both] == manners
+    assert [manner(plan.program, plan.kernels) for plan in both] == manners
     (first,) = plans(planned, 132, [TRITON], adds)
-    assert manner(first.kernels) == manners[0]
+    assert manner(first.program, first.kernels) == manners[0]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +59,11 @@ def test_the_fastest_plan(times: Any, gains: bool, chosen: int, why: str) -> Non
     kernels = [
         SimpleNamespace(splits=splits, outputs=()) for splits in (frozenset("k"), frozenset())
     ]
+    program = mc.compile(library.load("attention")).planner.plan({}).program
     runners: Any = [
-        SimpleRunner(kernels=[k], milliseconds=lambda *_, t=t: t, gains=lambda *_: gains)
+        SimpleRunner(
+            program=program, kernels=[k], milliseconds=lambda *_, t=t: t, gains=lambda *_: gains
+        )
         for k, t in zip(kernels, times, strict=True)
     ]
     assert fastest(runners, {}, {}, {}) == (runners[chosen], why)
