@@ -335,14 +335,14 @@ class TritonRunner:
             for k in self.kernels
         ]
 
-    def gains(self, inputs: Tensors, params: Params, extents: Sizes) -> bool:
-        """True if kernels have forms in other languages than the first, and those that add up the
-        sums of others in one that may."""
-        extents = packed_extents(self.program, extents, params)
-        forms = self.forms(elements(inputs), extents)
-        pairs = zip(self.kernels, forms, strict=True)
+    def gains(self, first: TritonRunner, inputs: Tensors, params: Params, extents: Sizes) -> bool:
+        """True if kernels that another plan lacks have forms in other languages than the first, and
+        those that add up the sums of others in one that may."""
+        extents, known = packed_extents(self.program, extents, params), {*map(str, first.kernels)}
+        pairs = list(zip(self.kernels, self.forms(elements(inputs), extents), strict=True))
         adding = [each for k, each in pairs if any(o.dtype == FRAGMENTS for o in k.outputs)]
-        return any(each.is_rivalled for each in forms) and all(each.may_add for each in adding)
+        new = (each for k, each in pairs if str(k) not in known)
+        return any(each.is_rivalled for each in new) and all(each.may_add for each in adding)
 
     def milliseconds(self, inputs: Tensors, params: Params, extents: Sizes) -> float:
         """Return what a call takes, as calls measure it: infinity where they do not."""

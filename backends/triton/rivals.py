@@ -48,7 +48,7 @@ def fastest(
     the first where nothing is."""
     first, *others = runners
     call = inputs, params, extents
-    tried = [first, *(r for r in others if r.gains(*call))]
+    tried = [first, *(r for r in others if r.gains(first, *call))]
     times = {r: r.milliseconds(*call) for r in tried} if len(tried) > 1 else {first: math.inf}
     order = [r for r in sorted(times, key=times.__getitem__) if times[r] < math.inf]
     why = ", ".join(f"{times[r]:.3g} ms {manner(r.program, r.kernels)}" for r in order)

@@ -121,7 +121,8 @@ def _few_values(draft: Draft) -> Iterator[_Value]:
 
 def _is_matrix(value: _Value) -> bool:
     """True if products would compute the value again."""
-    return value.is_operand or is_plain(value.closed)
+    is_repeated = not _reads_anew_for_weights(value.reader)
+    return value.is_operand or (is_repeated and is_plain(value.closed))
 
 
 def _sets(values: Iterable[_Value]) -> Iterable[list[_Value]]:

@@ -8,11 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 import monocomp as mc
 from monocomp import library
 from monocomp.backends.gluon.dialect import GLUON
+from monocomp.backends.triton import launch
 from monocomp.backends.triton.dialect import TRITON
+from monocomp.backends.triton.launch import TritonRunner
 from monocomp.backends.triton.rivals import fastest, manner, plans
 
 SPLIT, WHOLE = "with streams in splits", "with whole streams"
@@ -43,6 +46,25 @@ def test_plans(gradient: bool, heads: int, length: int, adds: bool, manners: lis
     assert [manner(plan.program, plan.kernels) for plan in both] == manners
     (first,) = plans(planned, 132, [TRITON], adds)
     assert manner(first.program, first.kernels) == manners[0]
+
+
+@pytest.mark.parametrize(("name", "gains"), [("attention", True), ("learned_sink", False)])
+def test_plans_that_gain(name: str, gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel without splits has a form in Gluon, unless it adds up a few numbers only."""
+    monkeypatch.setattr(launch, "target_of", lambda _: "cuda:90")
+    monkeypatch.setattr(launch, "multiprocessors", lambda _: 132)
+    text = library.load(name)
+    kernel = mc.compile(text if name == "attention" else mc.grad(text))
+    heads = 2 if name == "attention" else 32
+    extents = {"b": 1, "h": heads, "q": 2048, "k": 2048, "d": 128, "e": 128}
+    both = list(plans(partial(kernel.planner.plan, extents), 132, [TRITON, GLUON], adds=False))
+    assert [manner(plan.program, plan.kernels) for plan in both] == [SPLIT, WHOLE]
+    first, other = (
+        TritonRunner(p.program, p.kernels, lambda _: None, "ieee", None, (TRITON, GLUON))  # type: ignore[arg-type, return-value]
+        for p in both
+    )
+    inputs = {n: torch.zeros(1, dtype=torch.bfloat16) for n in kernel.declared.inputs}
+    assert other.gains(first, inputs, {}, extents) == gains
 
 
 @pytest.mark.parametrize(
