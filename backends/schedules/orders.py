@@ -61,9 +61,9 @@ def _streamed_bytes(of: Resources) -> float:
 
 
 def _share(of: Resources, loop: P.Loop) -> float:
-    """Return the share of a stream that a block of rows reads, on average: as in
-    `streamed_length`."""
-    return min(1.0, sum(1 / (1 + n) for n in _varying_ends(of, loop)))
+    """Return the share of a stream that a block of rows reads, on average: each end of a
+    segment that varies with the rows halves it."""
+    return min(1.0, sum(0.5**n for n in _varying_ends(of, loop)))
 
 
 def _varying_ends(of: Resources, loop: P.Loop) -> list[int]:
