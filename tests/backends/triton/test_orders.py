@@ -13,6 +13,7 @@ import torch
 import monocomp as mc
 from monocomp.backends.schedules import table
 from monocomp.backends.schedules.legal import Legal
+from monocomp.backends.schedules.occupancy import streamed_length
 from monocomp.backends.schedules.schedule import LARGEST_GROUP, Schedule
 from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from tests.backends import interpreted as interpreter
@@ -120,3 +121,16 @@ def test_what_is_admitted() -> None:
     assert not alone.admits(replace(table.first(alone), group_size=2))
     in_splits = spaces("attention", 1, 65536, 128)[0]
     assert in_splits.orders == [1]
+
+
+@pytest.mark.parametrize(("name", "are_alike"), [("sliding_window", True), ("causal", False)])
+def test_blocks_that_are_alike(name: str, are_alike: bool) -> None:
+    """In a window that moves with the rows no block is heavier, which would have to come first."""
+    (space,) = spaces(name, 4096, 4096, 128)
+    assert (space.orders[0] == 1) == are_alike and len(space.orders) > 1
+
+
+def test_what_ends_leave_of_a_stream() -> None:
+    """Half, or a third if both vary, and parts of blocks at each."""
+    lengths = [streamed_length(1200, ends, 64, 128) for ends in (0, 1, 2)]
+    assert lengths == [1200, 600 + 64, 400 + 128]
