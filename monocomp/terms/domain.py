@@ -386,6 +386,9 @@ def _field(t: Term, of: _Evaluation) -> Dom:
         is_there = of.assumed.filled or has_element(fold)
         if t.attr == "v":
             weight = exponential(exponent, of.assumed.filled)
+            number, x = split_coefficient(fold.args[2])
+            if number < 0 and x is not None and inside(x).masked:
+                weight = replace(weight, unspecified=True)  # what a frame is of is not settled
             value = inside(fold.args[1], *_exceeding(fold.args[2]))
             return sum_of(multiply(value, weight), is_there, _count(fold))
         lo = exponent.lo if is_there else -_INF

@@ -38,6 +38,8 @@ SPECIAL = {
     " + sum[k](softmax[k]((A[i,k] + M[i,k]) * A[i,k] ** 2) * V[k])",
     "weights over what others have": "index j < |i|\nP[i,k] = softmax[k](A[i,k] + M[i,k])\n"
     "O[i] = sum[k](P[i,k] / sum[j](P[j,k]) * V[k])",
+    "gates of which sums are subtracted": "index j < |k|\nc[i,k] = sum[..k](M[i,k])\n"
+    "O[i,k] = sum[j if j <= k](exp(c[i,k] - c[i,j]) * A[i,j] * V[j])",
     "ties": "W[i] = max[k](N[i] * V[k] * 0) + A[i,0]\nO[i] = W[i] * max[k](abs(V[k]) * 0 + 1)",
 }
 
