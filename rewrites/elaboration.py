@@ -10,6 +10,7 @@ from monocomp import terms as T
 from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
+from monocomp.terms.masks import needed_operands
 
 elaboration = RuleSet("elaboration", "derived reductions become sums of exponentials")
 
@@ -57,12 +58,15 @@ def expand_prefix(t: Term) -> Term | None:
 
 
 def _in_tensors(t: Term) -> Term:
-    """Return the condition that what is read at computed positions is in its tensors, but for reads
-    of folds, which are left to these."""
+    """Return the condition that what is read at computed positions is in its tensors where it is
+    needed, but for reads of folds, which are left to these."""
     positions = T.computed(t.args, t.attr.extents) if t.op in T.READS else []
     within = [T.in_range(position, extent) for _, position, extent in positions]
-    parts = t.args if t.op not in ("fold", "fold_at") else ()
-    return T.conjunction(*within, *map(_in_tensors, parts))
+    parts = needed_operands(t) if t.op not in ("fold", "fold_at") else ()
+    for part, needed in parts:
+        if (inside := _in_tensors(part)) is not T.TRUE:
+            within.append(T.disjunction(T.negate(needed), inside))
+    return T.conjunction(*within)
 
 
 @elaboration.procedure

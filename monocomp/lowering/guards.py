@@ -8,11 +8,10 @@ which a false condition guards never happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from monocomp import terms as T
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
+from monocomp.terms.masks import needed_operands
 
 
 def guard_reads(program: Equations) -> Equations:
@@ -44,7 +43,7 @@ class _Guards:
             self.needed[t] = T.disjunction(self.needed.get(t, T.FALSE), T.conjunction(*known))
         if t.op in ("fold", "fold_at"):
             around, here, inside = T.conjunction(around, here), T.TRUE, True
-        for part, condition in _parts(t):
+        for part, condition in needed_operands(t):
             self.look(part, around, T.conjunction(here, condition), inside)
 
     def guarded(self, t: Term, inside: bool) -> Term:
@@ -58,18 +57,6 @@ class _Guards:
             guarded = T.where(condition, guarded, nothing)
             self.memo[t, inside] = guarded
         return guarded
-
-
-def _parts(t: Term) -> Iterator[tuple[Term, Term]]:
-    """Yield the operands, each with the condition under which it is needed."""
-    if t.op == "where":
-        condition, a, b = t.args
-        yield from ((condition, T.TRUE), (a, condition), (b, T.negate(condition)))
-        return
-    brackets = [f for f in t.args if t.op == "mul" and T.is_bracket(f)]
-    selected = T.conjunction(*(f.args[0] for f in brackets))
-    for part in T.children(t):
-        yield part, T.TRUE if part in brackets else selected
 
 
 def reads_computed(t: Term) -> bool:

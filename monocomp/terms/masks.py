@@ -8,7 +8,7 @@ program as it is written settles that: rewrites may leave no exponent, and -inf 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -108,3 +108,21 @@ def _multiplies(t: Term) -> bool:
     if t.op == "field":
         return not t.args[0].attr.is_scaled
     return t.op == "fold" and t.attr.monoid in ("prod", "var")
+
+
+def needed_operands(t: Term) -> Iterator[tuple[Term, Term]]:
+    """Yield the operands, each with the condition under which it is needed."""
+    if t.op == "where":
+        condition, a, b = t.args
+        yield from ((condition, T.TRUE), (a, condition), (b, T.negate(condition)))
+    elif t.op in ("and", "or"):  # what is read comes last
+        first = [a for a in t.args if not any(map(T.is_computed, T.subterms(a)))]
+        settled = (a if t.op == "and" else T.negate(a) for a in first)
+        needed = T.conjunction(*settled)
+        for a in t.args:
+            yield a, T.TRUE if a in first else needed
+    else:
+        brackets = [f for f in t.args if t.op == "mul" and T.is_bracket(f)]
+        selected = T.conjunction(*(f.args[0] for f in brackets))
+        for part in T.children(t):
+            yield part, T.TRUE if part in brackets else selected

@@ -109,6 +109,9 @@ PROGRAMS = [
     "O[e,q,k] = softmax[k](R[q,e] * S[q,k] + exp(V[e,0]) * Mask[q,k])",
     "O[q,e] = softmax[e](sum[k](Mask[q,k] * exp(V[k,e])))",
     "O[q,k] = softmax[k if 0 < k](S[q,k - 1] / W[k])",
+    # A condition on rows looks at what the row before holds, where there is one.
+    "O[q] = sum[k, e if 0 < e and (k == 0 or W[k - 1] < 9)](exp(S[q,k]) * V[k,e])",
+    "O[q] = sum[k, e if 0 < e and where(0 < k, W[k - 1], 0) < 9](exp(S[q,k]) * V[k,e])",
     "O[q] = sum[k](maximum(exp(S[q,k]) * W[k] ** 2, exp(-inf)))",
     "O[q,k] = log_softmax[k](S[q,k] + Off[q])",
     "O[q,e] = softmax[k](S[q,k] + Off[q]) * V[k,e]",

@@ -33,6 +33,10 @@ VARIANTS = {
         " => A[i] = max[j if 0 < j](max[k if k <= j](X[i,j,k]))",
         "A[i] = max[j, k if k < j and 0 < Y[j - 1]](X[i,j,k])"
         " => A[i] = max[j if j <= |j| and 0 < j and 0 < Y[j - 1]](max[k if k < j](X[i,j,k]))",
+        # and what nobody looks at need not be there
+        "A[i] = max[j, k if k < j and (j == 0 or 0 < Y[j - 1])](X[i,j,k])"
+        " => A[i] = max[j if (j == 0 or j <= |j| and 0 < j) and (j == 0 or 0 < Y[j - 1])]"
+        "(max[k if k < j](X[i,j,k]))",
     ],
 }
 test_example, test_near_miss, test_variant = rule_tests(
