@@ -240,7 +240,8 @@ class Loops(Values):
         with self.computing(e.body, e.name):
             sides = [self.value(s) for s in sides_of(self, element, joined.rows)]
             sides = [s if self.is_load(s) else body.masked(s, 0.0) for s in sides]
-            value = contract(self.axes[joined.rows], *(self._padded(s, joined.rows) for s in sides))
+            axis, tiles = self.axes[joined.rows], [self._padded(s, joined.rows) for s in sides]
+            value = contract(axis, *tiles) if len(tiles) == 2 else reduce("sum", axis, *tiles)
             positions = tuple(self.value(T.substitute(i, here)) for i in e.indices)
             body.scope.body.append(Store(e.name, positions, value, None, "add", self.origin))
 

@@ -50,6 +50,17 @@ def test_results_stay(name: str) -> None:
         np.testing.assert_allclose(after[n], array, 1e-5, 1e-5, err_msg=n)
 
 
+def test_a_sum_that_is_no_product_of_matrices_is_added() -> None:
+    """With more values than heads, a kernel has rows of heads, and adds them up one by one."""
+    kernel = mc.compile(mc.grad(library.load("talking_heads")), name="talking_heads")
+    sizes = dict(b=1, g=8, h=8, i=512, q=2048, k=2048, d=64, e=64)
+    usual, adding = kernel.planner.plan(), kernel.planner.plan(sizes, adds=True)
+    assert adding.program.joined
+    before, after = (results(kernel, plan, "talking_heads") for plan in (usual, adding))
+    for n, array in before.items():
+        np.testing.assert_allclose(after[n], array, 1e-5, 1e-5, err_msg=n)
+
+
 GROUPED = """A[h,q,e] = sum[k](sigmoid(sum[d](Q[h,q,d] * K[h // 2,k,d])) * K[h // 2,k,e])
 C[g,k,e] = sum[h if {}](sum[q](sigmoid(sum[d](Q[h,q,d] * K[g,k,d])) * Q[h,q,e]))
 return A, C"""
