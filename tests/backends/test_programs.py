@@ -72,7 +72,7 @@ def test_random_numbers_are_as_precise_as_others() -> None:
 
 # Names that mean something to Python, torch, Triton, or in an emitted file.
 HARMLESS_NAMES = (
-    *("lambda", "import", "class", "async", "await", "match", "None", "True", "self", "return_"),
+    *("lambda", "import", "class", "async", "await", "match", "True", "self", "return_"),
     *("exec", "eval", "open", "print", "range", "float", "sum_", "list", "len", "object"),
     *("__class__", "__import__", "__init__", "__", "_", "_x", "x" * 64),
     *("tl", "triton", "torch", "jit", "os", "sys", "annotations", "constexpr"),

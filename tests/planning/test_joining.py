@@ -53,7 +53,7 @@ def test_results_stay(name: str) -> None:
 def test_a_sum_that_is_no_product_of_matrices_is_added() -> None:
     """With more values than heads, a kernel has rows of heads, and adds them up one by one."""
     kernel = mc.compile(mc.grad(library.load("talking_heads")), name="talking_heads")
-    sizes = dict(b=1, g=8, h=8, i=512, q=2048, k=2048, d=64, e=64)
+    sizes = {"b": 1, "g": 8, "h": 8, "i": 512, "q": 2048, "k": 2048, "d": 64, "e": 64}
     usual, adding = kernel.planner.plan(), kernel.planner.plan(sizes, adds=True)
     assert adding.program.joined
     before, after = (results(kernel, plan, "talking_heads") for plan in (usual, adding))
