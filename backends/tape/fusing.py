@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from monocomp.backends.tape.reals import is_positive, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value, identity
-from monocomp.backends.tape.softmax import is_of_exponentials
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
@@ -114,7 +114,7 @@ class _Fusing:
                 if other is None or z.shape != y.shape:
                     continue
                 both = *other.operands, *second.operands
-                if all(map(is_of_exponentials, both)):
+                if all(map(_is_of_exponentials, both)):
                     run = torch.mul if s.run is first.run else torch.div
                     of = Value(z.shape, z.dtype, is_owned=True)
                     of.strides, of.made_by = other.operands[0].strides, (run.__name__, both)
@@ -278,6 +278,13 @@ def _terms(s: Step) -> Iterator[tuple[Value, Value]]:
         yield x, y
         if s.run is torch.add:
             yield y, x
+
+
+def _is_of_exponentials(v: Value) -> bool:
+    """True if a value is a sum of exponentials of real numbers relative to the largest, or inverse
+    to one: products of these are in range."""
+    of_softmax = name_of(v) == "amax" and name_of(operands_of(v)[0]) == "softmax"
+    return of_softmax or is_positive(v)
 
 
 def _is_linear(s: Step, operand: int) -> bool:

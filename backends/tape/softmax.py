@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.extrema import largest_in
-from monocomp.backends.tape.reals import is_positive, is_real, logits_of, name_of, operands_of
+from monocomp.backends.tape.reals import is_real, logits_of, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value
 from monocomp.backends.tape.tape import needed
 from monocomp.backends.tape.tile import flat, in_order
@@ -346,10 +346,3 @@ def _at(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _key(v: Value) -> Any:
     return None if v.made_by is None else v.made_by[0]
-
-
-def is_of_exponentials(v: Value) -> bool:
-    """True if a value is a sum of exponentials of real numbers relative to the largest, or inverse
-    to one: products of these are in range."""
-    of_softmax = name_of(v) == "amax" and name_of(operands_of(v)[0]) == "softmax"
-    return of_softmax or is_positive(v)
