@@ -65,7 +65,7 @@ class Forward:
         self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
-        self.frames = {n: m for n, m in programs.frames.items() if m not in self.results}
+        self.frames = {n: m for n, m in programs.free_frames.items() if m not in self.results}
         floats = {e.name for e in self.program.outputs if e.body.kind == "float"}
         floats -= {*self.frames.values()}
         self.constant = tuple(n for n, o in enumerate(self.outputs) if o not in floats)

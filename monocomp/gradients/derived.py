@@ -81,8 +81,8 @@ def gradient(
         save, extents: as for `grad`.
         plans: may values be saved that are worth it only as both programs are planned?
         named: what is differentiated by name; what costs least, unless given.
-        frames: the maxima that a gradient saved beside logarithms, by the names of these. Any
-            numbers would do for them: they have no derivative, and a logarithm has that of its sum.
+        frames: the free maxima that a gradient saved beside logarithms, by the names of these:
+            they have no derivative, and a logarithm has that of its sum.
 
     Raises:
         UsageError: there is no such input, output or value, or it is no float.
@@ -201,28 +201,6 @@ def _wanted(program: Equations, wrt: Sequence[str] | None) -> list[str]:
     return list(wrt)
 
 
-def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> bool:
-    """True if a maximum is read only where it is added to the logarithm that is less by it."""
-
-    def without_pair(t: Term) -> Term | None:
-        if t.op != "add" or t.kind != "float":
-            return None
-        multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
-        rest = []
-        for a in t.args:
-            number, read = T.split_coefficient(a)
-            name = T.name_of(read) if read is not None and read.op in T.READS else None
-            if read is not None and name in multiples:
-                multiples[name].append((number, read.args))
-            else:
-                rest.append(without(a))
-        return T.add(T.ZERO, *rest) if multiples[logarithm] == multiples[maximum] else None
-
-    without = T.transform(without_pair)
-    terms = T.subterms(*(without(e.body) for e in equations))
-    return not any(t.op in T.READS and T.name_of(t) == maximum for t in terms)
-
-
 class _Derivation:
     """Differentiates the equations of a program, each after those that read it."""
 
@@ -278,11 +256,7 @@ class _Derivation:
         stay |= frozenset(e.name for e in self.names.rows if not e.body.names.isdisjoint(stay))
         read, _ = names_needed(equations, self.stored.given, {})
         self.saved = {n: e for n, e in self.stored.saved.items() if n in read}
-        frames = {
-            n: m
-            for n, m in self.stored.frames.items()
-            if n in self.saved and _cancels(n, m, equations)
-        }
+        frames = {n: m for n, m in self.stored.frames.items() if n in self.saved}
         backward = self._program(equations, gradients)
         backward = replace(backward, kept=stay & backward.by_name.keys() or None)
         return GradientPrograms(

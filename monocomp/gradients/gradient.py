@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from monocomp import terms as T
 from monocomp.display.formulas import Formula
 from monocomp.gradients.reverse import Visit
 from monocomp.rewriting.driver import Step
+from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 
 
@@ -108,6 +110,12 @@ class GradientPrograms:
     frames: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def free_frames(self) -> Mapping[str, str]:
+        """Return the maxima that any numbers would do for, by the names of the logarithms."""
+        equations = self.equations.equations
+        return {n: m for n, m in self.frames.items() if _cancels(n, m, equations)}
+
+    @property
     def kept(self) -> frozenset[str] | None:
         """Return its definitions that are stored where it is computed; None where none has to
         be."""
@@ -119,3 +127,25 @@ class GradientPrograms:
     def text(self) -> str:
         """Return the gradient as a program, which `compile`, `grad` and `evaluate` take."""
         return self.equations.text()
+
+
+def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> bool:
+    """True if a maximum is read only where it is added to the logarithm that is less by it."""
+
+    def without_pair(t: Term) -> Term | None:
+        if t.op != "add" or t.kind != "float":
+            return None
+        multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
+        rest = []
+        for a in t.args:
+            number, read = T.split_coefficient(a)
+            name = T.name_of(read) if read is not None and read.op in T.READS else None
+            if read is not None and name in multiples:
+                multiples[name].append((number, read.args))
+            else:
+                rest.append(without(a))
+        return T.add(T.ZERO, *rest) if multiples[logarithm] == multiples[maximum] else None
+
+    without = T.transform(without_pair)
+    terms = T.subterms(*(without(e.body) for e in equations))
+    return not any(t.op in T.READS and T.name_of(t) == maximum for t in terms)
