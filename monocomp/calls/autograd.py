@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
@@ -51,6 +52,7 @@ class Forward:
         backwards: what computes gradients, by which and of what.
         sites: what `recording` knows of calls with tensors of some names.
         frames: the names of the maxima that are kept beside logarithms, by those of these.
+        free: those of them that have no gradient.
         depends_on_sizes: may other values be saved at other sizes?
         named: what is differentiated by name.
         save: the names of what is kept, if a caller has said which.
@@ -65,9 +67,10 @@ class Forward:
         self.params = tuple(program.declared.params)
         self.results = tuple(o.name for o in program.declared.outputs)
         self.outputs = tuple(o.name for o in self.program.declared.outputs)
-        self.frames = {n: m for n, m in programs.free_frames.items() if m not in self.results}
+        self.frames = {n: m for n, m in programs.frames.items() if m not in self.results}
+        self.free = programs.free & {*self.frames.values()}
         floats = {e.name for e in self.program.outputs if e.body.kind == "float"}
-        floats -= {*self.frames.values()}
+        floats -= self.free
         self.constant = tuple(n for n, o in enumerate(self.outputs) if o not in floats)
         more = [e for e in programs.saved.values() if e.name not in self.results]
         # Second derivatives go through what is saved.
@@ -126,12 +129,11 @@ class Forward:
         program = self._pushed.get(wrt)
         if program is None:
             outputs = tuple(o for n, o in enumerate(self.outputs) if n not in self.constant)
-            pulled = gradient(self.program, wrt, outputs, plans=False, frames=self.frames)
+            pull = partial(gradient, plans=False, frames=self.frames, free=self.free)
+            pulled = pull(self.program, wrt, outputs)
             if not pulled.saved.keys() <= {*self.outputs}:
                 saved = [n for n in pulled.saved if n in self.outputs]
-                pulled = gradient(
-                    self.program, wrt, outputs, saved, plans=False, frames=self.frames
-                )
+                pulled = pull(self.program, wrt, outputs, saved)
             names = tuple(pulled.cotangents[o] for o in outputs)
             results = tuple(pulled.gradients[n] for n in wrt)
             # Nobody has computed what the gradients are.
@@ -179,7 +181,7 @@ class Backward:
     @classmethod
     def of(cls, forward: Forward, wrt: Mapping[str, str], outputs: Names) -> Backward:
         """Return the backward pass for results that have gradients, in the dtypes of inputs."""
-        how = None, False, forward.named, forward.frames
+        how = None, False, forward.named, forward.frames, forward.free
         programs = gradient(forward.program, tuple(wrt), outputs, forward.save, *how)
         # With respect to other inputs it may read results that calls do not keep.
         lost = programs.saved.keys() & {*forward.outputs} - {*forward.kept}

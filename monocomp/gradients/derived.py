@@ -6,7 +6,7 @@ object, and a maximum that cancels is not differentiated at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -71,6 +71,7 @@ def gradient(
     plans: bool = True,
     named: Named | None = None,
     frames: Mapping[str, str] | None = None,
+    free: Collection[str] = (),
 ) -> GradientPrograms:
     """Return the gradient of `sum(cotangent * output)` with respect to inputs.
 
@@ -81,8 +82,9 @@ def gradient(
         save, extents: as for `grad`.
         plans: may values be saved that are worth it only as both programs are planned?
         named: what is differentiated by name; what costs least, unless given.
-        frames: the free maxima that a gradient saved beside logarithms, by the names of these:
-            they have no derivative, and a logarithm has that of its sum.
+        frames: the maxima that a gradient saved beside logarithms, by the names of these.
+        free: those of them that any numbers would do for: they have no derivative, and the
+            logarithm has that of its sum.
 
     Raises:
         UsageError: there is no such input, output or value, or it is no float.
@@ -96,7 +98,7 @@ def gradient(
         outputs = [e.name for e in program.outputs if e.body.kind == "float"]
     start = returning(program, returned)
     wanted = _wanted(program, wrt)
-    request = _Request(program, start, wanted, outputs, save, sizes, plans, frames or {})
+    request = _Request(program, start, wanted, outputs, save, sizes, plans, frames or {}, free)
     with BUILDING:
         programs = request.programs(named)
         # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
@@ -125,6 +127,7 @@ class _Request:
     sizes: Mapping[str, int]
     plans: bool
     frames: Mapping[str, str]
+    free: Collection[str]
 
     def programs(self, named: Named | None) -> GradientPrograms:
         """Return the gradient, with large values that it saves by name."""
@@ -219,9 +222,10 @@ class _Derivation:
             is_none = f"the program has no output '{name}' of kind float"
             require_known(name, floats, is_none, "outputs of kind float")
         wanted = floats if request.outputs is None else request.outputs
-        frames = self.frames.values()
         self.cotangents = {
-            name: self.new(f"d{name}") for name in floats if name in wanted and name not in frames
+            name: self.new(f"d{name}")
+            for name in floats
+            if name in wanted and name not in request.free
         }
 
     def gradient(self) -> GradientPrograms:
@@ -360,9 +364,8 @@ class _Derivation:
                 self.names.adjoints.add(name)
                 read_again.append((name, e))
                 total = T.ref(name, e.indices, "float")
-            elif e.name in self.frames:
-                frame = self.program.by_name[self.frames[e.name]]
-                e = replace(e, body=T.add(e.body, frame.body))
+            elif (frame := self.frames.get(e.name)) and frame in self.request.free:
+                e = replace(e, body=T.add(e.body, self.program.by_name[frame].body))
             starts.append((e, total))
         self.adjoints.add(starts)
         return read_again

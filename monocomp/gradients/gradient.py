@@ -110,10 +110,10 @@ class GradientPrograms:
     frames: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def free_frames(self) -> Mapping[str, str]:
-        """Return the maxima that any numbers would do for, by the names of the logarithms."""
+    def free(self) -> frozenset[str]:
+        """Return the maxima beside logarithms that any numbers would do for."""
         equations = self.equations.equations
-        return {n: m for n, m in self.frames.items() if _cancels(n, m, equations)}
+        return frozenset(m for n, m in self.frames.items() if _cancels(n, m, equations))
 
     @property
     def kept(self) -> frozenset[str] | None:
@@ -130,9 +130,12 @@ class GradientPrograms:
 
 
 def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> bool:
-    """True if a maximum is read only where it is added to the logarithm that is less by it."""
+    """True if a maximum is read only where it is added to the logarithm that is less by it, and in
+    conditions, which have no derivative."""
 
     def without_pair(t: Term) -> Term | None:
+        if t.kind == "bool":
+            return T.TRUE
         if t.op != "add" or t.kind != "float":
             return None
         multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
