@@ -11,7 +11,7 @@ where they are 0 when they are not chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,8 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         if both is not None and replaced_infinities(*both, first) and is_real(both[1]):
             return b
         infinities = None if both is None else replaced_infinities(*both, first)
+        if infinities is not None and _numbers(b.value) <= {first, math.inf, -math.inf}:
+            return a
         if infinities is not None:
             numbers, key = (math.nan, *infinities), ("replace", infinities)
             return ops.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
@@ -65,6 +67,12 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
     is_zero = unguarded(b, condition).value.number == 0
     other = b if is_zero else _kept(ops, condition, b, False)
     return ops.elementwise["add"](_kept(ops, condition, a, True), other)
+
+
+def _numbers(x: Value) -> Set[float | None]:
+    """Return the numbers that a value is chosen from, with None for what is none."""
+    name, operands = flat(x).made_by or (None, ())
+    return {flat(v).number for v in operands[1:]} if name == "where" else {x.number}
 
 
 def _alike(one: Tile, other: Tile) -> tuple[Value, Value] | None:

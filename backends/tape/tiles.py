@@ -158,6 +158,8 @@ class TapeOps(Ops):
         if name == "where":
             condition, chosen, other = operands
             operands = condition, unguarded(chosen, condition), other
+        if name == "sub" and (negative := _negated(operands[1])) is not None:
+            return self.elementwise["add"](operands[0], negative)
         if name == "sign":
             operands = (comparisons.of_sign(self, *operands),)
         made = self._computed(name, function, *operands)
@@ -477,3 +479,11 @@ class TapeOps(Ops):
 
 def _permuted(t: torch.Tensor, order: Shape, shape: Shape) -> torch.Tensor:
     return t.permute(order).reshape(shape)
+
+
+def _negated(x: Tile) -> Tile | None:
+    """Return what a tile is the negative of, as it was computed: `a - (0 - b)` is `a + b`."""
+    if x.source is None or x.source.name not in ("neg", "sub"):
+        return None
+    *zero, of = x.source.operands
+    return of if all(z.value.number == 0 for z in zero) else None
