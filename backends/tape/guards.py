@@ -1,6 +1,7 @@
 """Guards that what is chosen afterwards makes needless.
 
     where(c, f(where(g, x, 0)), u)  =  where(c, f(x), u)    if c implies g
+    where(c, u, f(where(c, x, y)))  =  where(c, u, f(y))
     where(a < b, f(min(a, b)), u)  =  where(a < b, f(a), u)    and so of a maximum
 
 Elements that are no members of a domain are read as 0, so that none of them gets into a sum. Where
@@ -20,6 +21,11 @@ from monocomp.backends.tape.tile import Source, Tile, common_shape, conjuncts
 def unguarded(x: Tile, *conditions: Tile) -> Tile:
     """Return a tile without the guards that conditions imply: the same where these hold."""
     return _Chosen(*conditions).of(x)
+
+
+def unchosen(x: Tile, condition: Tile) -> Tile:
+    """Return a tile without what it chooses where a condition holds: the same where it fails."""
+    return _Chosen(fails=condition).of(x)
 
 
 def implies(condition: Tile, guard: Tile) -> bool:
@@ -46,10 +52,11 @@ def _lower(condition: Tile) -> tuple[Tile, Tile] | None:
 
 
 class _Chosen:
-    """Tiles whose elements are chosen where conditions hold."""
+    """Tiles whose elements are chosen where conditions hold, and one fails."""
 
-    def __init__(self, *conditions: Tile) -> None:
-        self.dims = {d for c in conditions for d in c.dims}
+    def __init__(self, *conditions: Tile, fails: Tile | None = None) -> None:
+        self.fails = None if fails is None else _key(fails)
+        self.dims = {d for c in (*conditions, fails) if c is not None for d in c.dims}
         facts = [c for condition in conditions for c in conjuncts(condition)]
         self.facts = {*map(_key, facts)}
         ordered = filter(None, map(_lower, facts))
@@ -78,6 +85,8 @@ class _Chosen:
             return x
         if source.name == "where" and self.implies(source.operands[0]):
             tile = self.of(source.operands[1])
+        elif source.name == "where" and _key(source.operands[0]) == self.fails:
+            tile = self.of(source.operands[2])
         elif (extremum := self._extremum(source)) is not None:
             tile = self.of(extremum)
         else:

@@ -16,7 +16,7 @@ from monocomp.backends.tape import choices, comparisons, extrema, forms
 from monocomp.backends.tape.buffers import Buffer, scatter, store
 from monocomp.backends.tape.folding import folded
 from monocomp.backends.tape.groups import first_of_groups, group_size
-from monocomp.backends.tape.guards import implies, unguarded
+from monocomp.backends.tape.guards import implies, unchosen, unguarded
 from monocomp.backends.tape.products import contract_table, sum_products
 from monocomp.backends.tape.reading import elements_at
 from monocomp.backends.tape.reals import exceeds
@@ -157,7 +157,7 @@ class TapeOps(Ops):
         """Return an operation, element by element."""
         if name == "where":
             condition, chosen, other = operands
-            operands = condition, unguarded(chosen, condition), other
+            operands = condition, unguarded(chosen, condition), unchosen(other, condition)
         if name == "sub" and (negative := _negated(operands[1])) is not None:
             return self.elementwise["add"](operands[0], negative)
         if name == "sign":
