@@ -255,8 +255,8 @@ def share_filter(t: Term) -> Term | None:
         fixed = frozenset(c for c in T.conjuncts(condition) if c.free <= base.free)
         for total in divisors if fixed else ():
             left = fixed - frozenset(T.conjuncts(total.args[0]))
-            others = (c for c in T.conjuncts(condition) if c not in left)
-            if left and T.fold("sum", opened, T.conjunction(*others), body) is total:
+            staying = (c for c in T.conjuncts(condition) if c not in left)
+            if left and T.fold("sum", opened, T.conjunction(*staying), body) is total:
                 bracket = T.bracket(T.conjunction(*left))
                 return T.mul(*(g for g in t.args if g is not f), bracket, T.power_of(total, power))
     return None

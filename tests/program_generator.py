@@ -156,7 +156,7 @@ class _Generator:
         return f"{name}({self.number(depth, scope)}, {self.number(depth, scope)})"
 
     def power(self, depth: int, scope: Scope) -> str:
-        # What leaves int64 is rounding: a power of ints is one of floats.
+        # A number that leaves int64 is rounded: a power of ints is one of floats.
         return f"(1.0 * ({self.number(depth, scope)})) ** {self.pick(*POWERS)}"
 
     # Reductions
@@ -367,7 +367,7 @@ class _Careful(_Generator):
         return f"{self.positive(depth, scope)} ** {self.pick('0.5', '(-1)', '1.5', '(1 / 3)', 'c')}"
 
     def logit(self, depth: int, index: str, scope: Scope) -> str:
-        """What may stand under exp: moderate, or -inf."""
+        """Return an exponent: moderate, or -inf."""
         x, condition = self.element(index, scope), self.condition(1, scope, index)
         moved = f"{x} {self.pick('+', '-')} tanh({self.number(depth - 1, scope)})"
         text = self.pick(moved, moved, x, f"0.5 * {x}", f"{x} * tanh(c)", f"{x} * sqrt(|k|)")

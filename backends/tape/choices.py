@@ -47,9 +47,10 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         if both is not None and replaced_infinities(*both, first) and is_real(both[1]):
             return b
         infinities = None if both is None else replaced_infinities(*both, first)
-        if infinities is not None and _numbers(b.value) <= {first, math.inf, -math.inf}:
-            return a
         if infinities is not None:
+            instead = dict(zip((math.inf, -math.inf), infinities, strict=True))
+            if all(n is not None and instead.get(n, n) == first for n in _numbers(b.value)):
+                return a
             numbers, key = (math.nan, *infinities), ("replace", infinities)
             return ops.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
     size = math.prod(common_shape(*(x.shape for x in ops.aligned((condition, a, b))[1])))

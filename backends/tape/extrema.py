@@ -24,11 +24,11 @@ def largest(ops: TileOps, values: Tile, positions: Tile, dim: int, count: int) -
     inner, at = tuple(shape[d] for d in dims), dims.index(dim)
     is_counted = span_of(positions) == (dim, 0, positions.shape[dim])
     is_inside = is_counted and is_real(both[0])  # -1 is the position of -inf
-    others = ops.ops.ranked if is_inside else ops.ops.largest
+    rank = ops.ops.ranked if is_inside else ops.ops.largest
 
     def run(values: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         distinct = largest_of_distinct(values, at, count) if is_counted else None
-        first, second = distinct or others(values, positions, at, count)
+        first, second = distinct or rank(values, positions, at, count)
         return first.contiguous(), second.contiguous()
 
     key = "largest", at, count, is_inside

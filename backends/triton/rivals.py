@@ -46,9 +46,9 @@ def fastest(
 ) -> tuple[TritonRunner, str]:
     """Return the runner of the plan that is fastest, as measured, and what calls take with each;
     the first where nothing is."""
-    first, *others = runners
+    first, *alternatives = runners
     call = inputs, params, extents
-    tried = [first, *(r for r in others if r.gains(first, *call))]
+    tried = [first, *(r for r in alternatives if r.gains(first, *call))]
     times = {r: r.milliseconds(*call) for r in tried} if len(tried) > 1 else {first: math.inf}
     order = [r for r in sorted(times, key=times.__getitem__) if times[r] < math.inf]
     why = ", ".join(f"{times[r]:.3g} ms {manner(r.program, r.kernels)}" for r in order)

@@ -139,15 +139,15 @@ def _cancels(logarithm: str, maximum: str, equations: Iterable[Equation]) -> boo
         if t.op != "add" or t.kind != "float":
             return None
         multiples: dict[str, list[object]] = {logarithm: [], maximum: []}
-        rest = []
+        unpaired = []
         for a in t.args:
             number, read = T.split_coefficient(a)
             name = T.name_of(read) if read is not None and read.op in T.READS else None
             if read is not None and name in multiples:
                 multiples[name].append((number, read.args))
             else:
-                rest.append(without(a))
-        return T.add(T.ZERO, *rest) if multiples[logarithm] == multiples[maximum] else None
+                unpaired.append(without(a))
+        return T.add(T.ZERO, *unpaired) if multiples[logarithm] == multiples[maximum] else None
 
     without = T.transform(without_pair)
     terms = T.subterms(*(without(e.body) for e in equations))

@@ -66,7 +66,7 @@ _SPELLED_OUT = (
     (r"_\{\s*(\w+)\s*=\s*1\s*\}\s*\^", r"_{\1=0}^"),  # positions begin with 0
     (r"_\{\s*(\w+)\s*=\s*(\w+)\s*\}\s*\^\s*\{?\s*(\w+)\s*\}?", r"[\1=\2..\3]"),
 )
-# What LaTeX sets and does not mean; then its spellings.
+# LaTeX's marks without a meaning; then its spellings.
 _LATEX = (
     (r"\\(left|right|displaystyle|quad|[,;:! ])", " "),
     (r"\\(?:mathrm|mathbf|mathit|mathcal|text|operatorname)\s*\{\s*(\w+)\s*\}", r"\1"),

@@ -46,7 +46,7 @@ def test_bytes_that_are_no_text(call, tmp_path) -> None:
 
 
 def test_program_from_a_pipe(tmp_path) -> None:
-    """As a shell makes one: `monocomp emit <(...)`."""
+    """Read a pipe, as a shell makes one: `monocomp emit <(...)`."""
     reader, writer = os.pipe()
     os.write(writer, PRODUCT.encode())
     os.close(writer)

@@ -1,4 +1,4 @@
-"""What tests of proofs share: proofs that are remembered nowhere else."""
+"""Proofs that tests share, and that are remembered nowhere else."""
 
 from __future__ import annotations
 

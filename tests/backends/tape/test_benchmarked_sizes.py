@@ -40,7 +40,7 @@ def gradients(
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_at_benchmarked_sizes(name: str, size: str) -> None:
-    """Of a first call, and of those that repeat it."""
+    """Compare a first call, and those that repeat it."""
     case = CASES[name]
     inputs = inputs_at(case, size)
     eager, wanted = (

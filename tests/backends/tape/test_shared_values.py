@@ -400,7 +400,7 @@ def test_places_of_the_largest_are_in_range(number: float) -> None:
 
 
 def test_logarithms_of_sums_are_one() -> None:
-    """Those of both numbers that a divergence normalises by."""
+    """Join the logarithms of both numbers that a divergence normalises by."""
     kernel = mc.compile(library.load("kl_divergence"), backend="torch")
     with tapes_made() as made:
         kernel(*(torch.randn(5, 3) for _ in range(4)))

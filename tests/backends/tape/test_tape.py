@@ -161,6 +161,14 @@ def test_choices_are_exact(chosen: str, sign: str, dtype: torch.dtype) -> None:
     assert torch.equal(B[is_number], wanted[is_number])
 
 
+@pytest.mark.parametrize(("infinity", "chosen"), [("inf", -torch.inf), ("-inf", 0.0)])
+def test_infinities_of_chosen_numbers_are_told_apart(infinity: str, chosen: float) -> None:
+    """Where only the other infinity is replaced, one stays."""
+    text = f"M[i] = where(A[i] < 2, 0, -inf)\nO[i] = where(M[i] == {infinity}, 0, M[i])\nreturn O"
+    result = mc.compile(text, backend="torch")(torch.tensor([1.0, 3.0]))
+    assert result.tolist() == [0.0, chosen]
+
+
 def test_choices_of_what_is_0_where_it_is_not_chosen() -> None:
     """Nothing is kept from a branch that a condition makes 0, by the extrema that it settles."""
     x = torch.linspace(-3, 3, 4096).reshape(64, 64)

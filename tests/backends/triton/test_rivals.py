@@ -77,7 +77,7 @@ def test_plans_that_gain(name: str, gains: bool, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_the_fastest_plan(times: Any, gains: bool, chosen: int, why: str) -> None:
-    """Of those whose kernels have forms that those of the first lack, if calls measure."""
+    """Measure plans whose kernels have forms that those of the first lack, if calls measure."""
     kernels = [
         SimpleNamespace(splits=splits, outputs=()) for splits in (frozenset("k"), frozenset())
     ]
