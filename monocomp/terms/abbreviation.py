@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 
 from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula, name
 from monocomp.terms import Term, ref, transform
+from monocomp.terms.binders import free_indices, rename
 from monocomp.terms.printer import Names, formula
 
 
@@ -29,37 +31,20 @@ class Abbreviation:
         tell one of them."""
         if _shape(self.body) != _shape(t):
             return None
-        positions: dict[Term, Term] = {}
-        if not _match(self.body, t, frozenset(self.indices), positions, set()):
-            return None
-        return [positions[i] for i in self.indices] if len(positions) == len(self.indices) else None
+        candidates = [[f for f in free_indices(t) if f.extent == i.extent] for i in self.indices]
+        for found in product(*candidates) if self.body.free.issuperset(self._names) else ():
+            if rename(self.body, dict(zip(self._names, found, strict=True))) is t:
+                return list(found)
+        return None
+
+    @property
+    def _names(self) -> list[str]:
+        return [i.name for i in self.indices]
 
 
 def _shape(t: Term) -> tuple[object, ...]:
     """Return a key that is the same for terms that differ by indices alone."""
     return t.op, t.attr, t.kind, len(t.args), t.height, t.weight
-
-
-def _match(
-    pattern: Term,
-    t: Term,
-    variables: frozenset[Term],
-    bindings: dict[Term, Term],
-    matched: set[tuple[Term, Term]],
-) -> bool:
-    if pattern in variables:
-        return t.op == "index" and bindings.setdefault(pattern, t) is t
-    if pattern is t:
-        return all(bindings.setdefault(v, v) is v for v in variables if v.name in t.free)
-    if (pattern, t) in matched:
-        return True
-    if not pattern.args or _shape(pattern) != _shape(t):
-        return False
-    pairs = zip(pattern.args, t.args, strict=True)
-    if not all(_match(p, a, variables, bindings, matched) for p, a in pairs):
-        return False
-    matched.add((pattern, t))
-    return True
 
 
 def definition_of(known: Iterable[Abbreviation], t: Term) -> Term | None:

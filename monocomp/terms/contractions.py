@@ -19,9 +19,8 @@ from typing import NamedTuple
 from monocomp.declarations.records import Declarations
 from monocomp.terms.binders import open_fold
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.folds import substitute
 from monocomp.terms.nodes import Term
-from monocomp.terms.walking import subterms
+from monocomp.terms.walking import element, subterms
 
 _COMPUTED, _POSITION = "*", ""  # no names of inputs
 
@@ -179,7 +178,7 @@ class _Finder:
             case "read":
                 return _one(_Read(t.attr.name, t.free, t.args))
             case "ref":
-                return self._of_definition(t)
+                return self.factors(element(self.program.by_name[t.attr], t.args))
             case "mul":
                 return _multiply(map(self.factors, t.args))
             case "cast" if t.args[0].kind != "bool":
@@ -202,20 +201,6 @@ class _Finder:
         if any(r.name == _COMPUTED for r in reads):
             return _one(_Read(_COMPUTED, frozenset().union(*(r.indices for r in reads))))
         return _Factors(frozenset(r for r in reads if not any(map(r.is_scale_of, reads))))
-
-    def _of_definition(self, ref: Term) -> _Factors:
-        e = self.program.by_name[ref.attr]
-        subscripts = {i.name: a for i, a in zip(e.indices, ref.args, strict=True)}
-
-        def rename(read: _Read) -> _Read:
-            free = (subscripts[i].free if i in subscripts else {i} for i in read.indices)
-            terms = tuple(substitute(s, subscripts) for s in read.subscripts)
-            return _Read(read.name, frozenset().union(*free), terms)
-
-        reads, pairs = self.factors(e.body)
-        renamed = {r: rename(r) for r in reads}
-        pairs = frozenset((renamed[a], renamed[b]) for a, b in pairs)
-        return _Factors(frozenset(renamed.values()), pairs)
 
 
 def _one(read: _Read) -> _Factors:
