@@ -17,6 +17,7 @@ from monocomp.terms.monomials import (
     exponent_of,
     factors,
     monomial,
+    multiples_of_logarithms,
     without_powers,
 )
 
@@ -185,9 +186,12 @@ def _weight(bindings: Bindings) -> tuple[Term, ...]:
 
 
 def _is_weighted(bindings: Bindings) -> bool:
-    """True if an addend has an exponential weight that varies with the index."""
-    (bound,), _ = bindings.folds["k"]
-    return weight_of(bindings.terms["a"], bound.name) is not T.ZERO
+    """True if an addend has an exponential weight that varies with the index. A number that the
+    exponent of the whole adds up is a value."""
+    (bound,), fold = bindings.folds["k"]
+    _, (_, body) = T.open_fold(fold)
+    weight = weight_of(bindings.terms["a"], bound.name)
+    return multiples_of_logarithms(weight, exponent_of(body)) is not weight
 
 
 results.add(

@@ -31,7 +31,13 @@ from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa, mantissa
 from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.equations import Equations
-from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
+from monocomp.terms.monomials import (
+    addends,
+    exponent_of,
+    factors,
+    multiples_of_logarithms,
+    without_exponent,
+)
 
 lifting = RuleSet("lifting", "sums of exponentials become folds in SE(V)")
 
@@ -191,13 +197,18 @@ class _Operator:
 
     def product(self, t: Term) -> Term:
         """exp(m) v * exp(n) w = exp(m + n) (v * w): what is small counts beside what is large."""
-        parts = [scaled(f, self.need, self.known) for f in t.args]
+        weight = exponent_of(t)
+
+        def part(f: Term, need: Need) -> Scaled:
+            return scaled(f, Need.NONE if _is_value(f, weight) else need, self.known)
+
+        parts = [part(f, self.need) for f in t.args]
         need = Need.LARGE if any(map(_is_scale, t.args)) else Need.NONE
         whole = T.mul(*(p.whole for p in parts))
         if any(map(_divides_by_mantissa, parts)) or not is_bounded_by_form(whole, self.known):
             need = Need.SUMS
         if need > self.need:
-            parts = [scaled(f, need, self.known) for f in t.args]
+            parts = [part(f, need) for f in t.args]
         whole = T.rebuild(t, tuple(self.use(p).whole for p in parts))
         self.exponent = T.add(*(p.logarithm for p in parts))
         if whole is not t:  # numbers stand before products, in what is brought to normal form
@@ -317,6 +328,15 @@ def _in_choice(t: Term) -> Term:
 def _is_less_a_maximum(addend: Term) -> bool:
     number, m = T.split_coefficient(addend)
     return m is not None and number < 0 and m.op == "fold" and m.attr.monoid == "max"
+
+
+def _is_value(t: Term, weight: Term) -> bool:
+    """True if a sum needs no frame beside a weight: its exponentials are numbers that the weight's
+    exponent adds up, and beside another addend what is small is lost anyway."""
+    if t.op != "add" or any(_holds_exponential(without_exponent(a)) for a in t.args):
+        return False
+    exponents = set(map(exponent_of, t.args))
+    return T.ZERO in exponents and all(multiples_of_logarithms(e, weight) is e for e in exponents)
 
 
 def _is_scale(factor: Term) -> bool:

@@ -18,12 +18,13 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.declarations.vocabulary import Kind
+from monocomp.rewrites.frames import is_no_larger
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation
-from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.monomials import addends, exponent_of, factors, multiples_of_logarithms
 
 Substitution = dict[str, Term]  # what stands for the indices of an equation
 Position = Callable[[Term], Substitution | None]  # the element that a term is part of, if any
@@ -225,6 +226,11 @@ class Reading:
         for fact, substitution in self._found(t, known, is_exact):
             if fact.alone is not None:
                 return T.substitute(fact.alone, substitution)
+        value = T.exp(multiples_of_logarithms(t.args[0], t.args[0])) if t.op == "exp" else T.ONE
+        if value is not T.ONE:
+            weight = T.mul(t, T.power_of(value, -1))
+            if any(self._found(weight, known, is_exact)):
+                return T.mul(*(self._rewritten(f, known, is_exact) for f in (weight, value)))
         visit = partial(self._rewritten, is_exact=is_exact)
         match t.op:
             case "mul":
@@ -436,15 +442,25 @@ def _where(t: Term, conditions: Conditions) -> Term:
 
 
 def _factored(t: Term) -> Term:
-    """Factor out what all addends of a sum have in common: exponentials by their addends."""
+    """Factor out what all addends of a sum have in common, and a weight beside numbers that are no
+    larger than its exponent: of exp(s) * u - exp(s) * c digits are lost where u is near c."""
     if t.op != "add" or t.kind != "float":
         return t
     parts = [factors(a) for a in t.args]
     shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
-    if not shared:
+    weight = T.ZERO if shared else _common_weight(list(map(exponent_of, t.args)))
+    if not shared and weight is T.ZERO:
         return t
-    left = (T.mul(T.ONE, *(f for f in p if f not in shared)) for p in parts)
-    return T.mul(*shared, _factored(T.add(*left)))
+    left = (T.mul(T.ONE, *(f for f in p if f not in shared), T.exp(T.neg(weight))) for p in parts)
+    return T.mul(*shared, T.exp(weight), _factored(T.add(*left)))
+
+
+def _common_weight(exponents: Sequence[Term]) -> Term:
+    """Return the one of some exponents beside which the others have what is no larger; else 0."""
+    for e in exponents:
+        if e is not T.ZERO and all(x is e or is_no_larger(T.sub(x, e), e) for x in exponents):
+            return e
+    return T.ZERO
 
 
 def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:

@@ -28,9 +28,10 @@ from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.gradients.reading import is_aggregate, is_exponential_sum
 from monocomp.gradients.reverse import Fresh
+from monocomp.rewrites.frames import is_no_larger
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.monomials import addends, exponent_of, factors
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,16 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
     values: dict[Term, Saved] = {}
     for t in terms:
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
+        total = divisors.get(t)
         is_log = t.kind == "float" and is_exponential_sum(t)
-        if not is_log and not is_aggregate(t):
+        is_log &= total is None or not _is_scaled_as(t, total)
+        if (not is_log and not is_aggregate(t)) or t in exponents_of_weights:
             continue
-        whole = t if is_log or not has_exponential(t) else divisors.get(t)
-        if whole is None or t in exponents_of_weights:
-            continue
+        whole = t
+        if not is_log and has_exponential(t):
+            if total is None:
+                continue
+            whole = T.mul(t, T.power_of(total, -1))
         closed, closed_whole = close(t)[0], close(whole)[0]
         if closed in values or closed in known or closed_whole in known:
             continue
@@ -87,20 +92,19 @@ def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]
 
 
 def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
-    """Yield the aggregates of what exponentials weigh, and the same over the sum of weights that
-    divides them."""
+    """Yield the aggregates of what exponentials weigh, and the sum of weights that divides them."""
     for t in terms:
         if t.op == "mul":
             totals = [f for f in t.args if f.op == "pow" and f.attr < 0]
             totals = [f for f in totals if is_exponential_sum(f.args[0])]
             if len(totals) == 1 and totals[0].attr == -1:
                 for a in filter(is_aggregate, t.args):
-                    yield a, T.mul(a, totals[0])
+                    yield a, totals[0].args[0]
 
 
 def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
-    """Yield the aggregates of what exponentials weigh, and the same over the sum of these weights,
-    where that is a sum of the program."""
+    """Yield the aggregates of what exponentials weigh, and the sum of these weights, where that is
+    a sum of the program."""
     totals = {t for t in terms if t.op == "fold" and is_exponential_sum(t)}
     for t in terms:
         if t.op == "fold" and t.attr.monoid == "sum" and t.kind == "float":
@@ -108,7 +112,18 @@ def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
             weights = T.mul(T.ONE, *(f for f in factors(body) if f.op == "exp"))
             total = T.fold("sum", opened, condition, weights)
             if total is not t and total in totals:
-                yield t, T.mul(t, T.power_of(total, -1))
+                yield t, total
+
+
+def _is_scaled_as(t: Term, total: Term) -> bool:
+    """True if a sum of weights is scaled as one that divides it: its weights have factors that are
+    no larger than 1, or than an exponent."""
+    if t.op != "fold" or total.op != "fold" or t.attr.extents != total.attr.extents:
+        return False
+    opened, (_, body) = T.open_fold(t)
+    _, (_, weight) = T.open_as(total, tuple(i.name for i in opened))
+    exponent, other = exponent_of(body), exponent_of(weight)
+    return body is not weight and is_no_larger(T.sub(exponent, other), other)
 
 
 def has_exponential(t: Term) -> bool:

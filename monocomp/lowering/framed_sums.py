@@ -19,7 +19,7 @@ from monocomp.lowering.expressions import where_equal
 from monocomp.rewrites.frames import largest
 from monocomp.terms import Term
 from monocomp.terms.algebra import embed, move, settled
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 from monocomp.terms.transfer import REAL
 from monocomp.tile import Expr, apply
 
@@ -73,6 +73,10 @@ class FramedSums:
         """
         at = self.body.at
         condition, value, exponent = parts
+        if exponent_of(value) is not T.ZERO:  # an exponential beside the weight stays a number
+            beside = T.exp(exponent_of(value))
+            symbol = at.symbol("beside", at.value(beside), at.domain(beside))
+            value = T.mul(without_exponent(value), symbol)
         whole = largest(self.bound, condition, exponent)
         inside = set(T.subterms(whole))
         frames = {g: frame for g, frame in self.frames.items() if g in inside}

@@ -165,3 +165,25 @@ def primitive(t: Term, index: str) -> tuple[Fraction, Term]:
 def _inputs(t: Term) -> list[str]:
     """Return the names of the inputs that a term reads, which no rewriting changes."""
     return sorted({s.attr.name for s in T.subterms(t) if s.op == "read"})
+
+
+def multiples_of_logarithms(exponent: Term, other: Term) -> Term:
+    """Return the addends of an exponent that are positive multiples of logarithms of what another
+    adds up, up to factors: x of x + y, beside exp(x) * z."""
+    left, multiples = list(addends(exponent)), list[Term]()
+    for f in (f for a in addends(other) for f in factors(a) if f.op == "exp"):
+        for a in left:
+            ratio = _ratio(a, addends(f.args[0])[0])
+            multiple = addends(T.mul(T.const(ratio, "float"), f.args[0]))
+            if ratio > 0 and all(b in left for b in multiple):
+                left = [b for b in left if b not in multiple]
+                multiples += multiple
+                break
+    return T.add(T.ZERO, *multiples)
+
+
+def _ratio(a: Term, b: Term) -> Fraction:
+    """Return a / b, or 0 if that is no number."""
+    (m, x), (n, y) = T.split_coefficient(a), T.split_coefficient(b)
+    is_ratio = x is y and x is not None and isinstance(m, Fraction) and isinstance(n, Fraction)
+    return Fraction(m) / Fraction(n) if is_ratio else Fraction(0)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import monocomp as mc
 from tests.backends import interpreted
 from tests.large_masks import Case, check
 
@@ -87,6 +88,56 @@ LOGITS: dict[str, Logits] = {
 }
 
 
+SCALE = 1e5  # of logits that are exponentials
+_U = f"U[t,v] = {SCALE} * exp(A[t,v])\nP[t,v] = log_softmax[v](U[t,v])\n"
+# Logits that are exponentials, of which weighted sums are taken: weights stay apart from values.
+EXPONENTIALS: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "entropy": ("H[t] = -sum[v](exp(P[t,v]) * P[t,v])", lambda u, b: _entropy(u)),
+    "mean": ("M[t] = sum[v](exp(P[t,v]) * U[t,v])", lambda u, b: (u.softmax(-1) * u).sum(-1)),
+    "mean square": (
+        "M[t] = sum[v](exp(P[t,v]) * exp(2 * A[t,v]))",
+        lambda u, b: (u.softmax(-1) * (u / SCALE) ** 2).sum(-1),
+    ),
+    "divergence": (
+        "R[t,v] = log_softmax[v](B[t,v])\nD[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))",
+        _divergence,
+    ),
+    "gated values": (
+        "O[t] = sum[v](softmax[v](U[t,v]) * sigmoid(B[t,v]))",
+        lambda u, b: (u.softmax(-1) * b.sigmoid()).sum(-1),
+    ),
+}
+
+
+def check_exponentials(name: str, backend: str) -> None:
+    """Values and gradients have errors such as eager torch's, whose exponentials are more exact."""
+    text, eager = EXPONENTIALS[name]
+    kernel = mc.compile(f"{_U}{text}\nreturn {text.splitlines()[-1][0]}", backend=backend)
+    generator = torch.Generator().manual_seed(7)
+    drawn = {n: torch.randn(3, 90, generator=generator) for n in "AB"}
+    drawn = {n: x / SCALE if n == "A" else x for n, x in drawn.items()}
+
+    def outcomes(f: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
+        given = [x.to(dtype).requires_grad_() for x in drawn.values()]
+        result = f(*given)
+        gradients = torch.autograd.grad(result.sum(), given, allow_unused=True)
+        return [result, *(g for g in gradients if g is not None)]
+
+    def ours(a: Tensor, b: Tensor) -> Tensor:
+        result = kernel(**{n: x for n, x in {"A": a, "B": b}.items() if f"{n}[" in text + _U})
+        assert isinstance(result, Tensor)
+        return result
+
+    def theirs(a: Tensor, b: Tensor) -> Tensor:
+        return eager(SCALE * a.exp(), b)
+
+    exact = outcomes(theirs, torch.float64)
+    every = zip(exact, outcomes(ours, torch.float32), outcomes(theirs, torch.float32), strict=True)
+    for x, found, usual in every:
+        errors = [float(((y - x).abs().max() / x.abs().max()).detach()) for y in (found, usual)]
+        assert errors[0] <= 5 * errors[1] + 1e-6, errors
+
+
 def check_logits(name: str, scale: float, backend: str) -> None:
     """Values and gradients are as near to those in float64 as eager torch's."""
     case, means = LOGITS[name]
@@ -112,3 +163,14 @@ def test_logits(name: str, scale: float) -> None:
 @pytest.mark.parametrize("name", LOGITS)
 def test_logits_on_triton(name: str) -> None:
     interpreted.call(check_logits, name, 1e4, "triton")
+
+
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_exponentials(name: str) -> None:
+    check_exponentials(name, "torch")
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_exponentials_on_triton(name: str) -> None:
+    interpreted.call(check_exponentials, name, "triton")
