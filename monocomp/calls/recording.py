@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import compress
 from typing import Any, TypeAlias
 
@@ -54,34 +53,20 @@ def recorded(
     return function(call, *given)[: len(forward.results)]
 
 
-class Call(torch.autograd.Function):
-    """A call that autograd records, of tensors, and then of parameters, None for a tensor or one
-    that is not given."""
-
-    @staticmethod
-    def forward(ctx: Any, call: Recorded, *values: Any) -> Results:
-        way = call.way
-        results = way.run(*values)
-        way.save(ctx, results, *values)
-        return results[: way.count]
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
-        way, others = ctx.recorded
-        needed, saved = ctx.needs_input_grad, ctx.saved_tensors
-        mode = needed, is_grad_enabled()
-        latest: Gradients | None = way.latest(*saved, *cotangents, *others, mode)
-        return way.gradients(needed, saved, cotangents, others) if latest is None else latest
-
-
-# The node's own `apply` comes to this, as `Call` has no `vjp`.
-setattr(Call._backward_cls, "apply", Call.backward)  # noqa: B010  # no attribute to mypy
-# What `Call.apply` comes to where no transform is active, whose tensors it would look for.
-_recorded: Callable[..., Results] = super(torch.autograd.Function, Call).apply
+def _applied(forward: Written, backward: Written) -> Written:
+    """Return a function as autograd records it, whose gradients another one computes."""
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    call: Any = type("Call", (torch.autograd.Function,), functions)
+    # The node's own `apply` comes to this, as there is no `vjp`.
+    call._backward_cls.apply = backward
+    # What `apply` comes to where no transform is active, whose tensors it would look for.
+    applied: Written = super(torch.autograd.Function, call).apply
+    return applied
 
 
 class Transformed(torch.autograd.Function):
-    """The same for the transforms of torch.func, and forward mode."""
+    """A call for the transforms of torch.func, and forward mode: of tensors, and then of
+    parameters, None for a tensor or one that is not given."""
 
     generate_vmap_rule = False
 
@@ -92,10 +77,15 @@ class Transformed(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Results) -> None:
         call, *values = inputs
+        ctx.recorded = call.first, (*values[call.site.inputs :],)
         call.first.save(ctx, output, *values)
         ctx.save_for_forward(*values[: call.site.inputs], *output)
 
-    backward = staticmethod(Call.backward)
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
+        way, others = ctx.recorded
+        needed, saved = ctx.needs_input_grad[1:], ctx.saved_tensors
+        return None, *way.gradients(needed, saved, cotangents, others)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Gradients:
@@ -182,7 +172,7 @@ class Site:
         if route is None:
             known = (str(dtype).removeprefix("torch.") for dtype in dtypes)
             named = ((n, d if d in DTYPES else "") for n, d in zip(self.names, known, strict=True))
-            wrt = dict(compress(named, needed[1:]))
+            wrt = dict(compress(named, needed))
             given = tuple(compress(self.forward.outputs, present))
             if not wrt or not given:
                 return None
@@ -222,7 +212,7 @@ class Route:
         known = (*site.names, *forward.params, *forward.outputs)
         is_known = {*saved, *forward.params}
         sources = tuple(known.index(n) if n in is_known else -1 for n in backward.names)
-        gradients = (-1, *results, *(-1 for _ in forward.params))
+        gradients = (*results, *(-1 for _ in forward.params))
         return cls(backward, names, gather(*values), gradients, sources)
 
     def gradients(self, results: Results) -> Gradients:
@@ -278,6 +268,7 @@ class Way:
     Attributes:
         save: leaves with autograd what gradients are computed from, of a node, results, tensors
             and parameters.
+        apply: computes the results of tensors and parameters, and has autograd record them.
         backwards: what repeats backward passes, by what they look like.
         latest: computes the gradients of passes that look like the last of these, of what is saved,
             cotangents, parameters, and what else tells passes apart; None of others.
@@ -294,12 +285,12 @@ class Way:
         every = site.kept(tensors)
         held = [n for n in every if n >= 0]
         self._held = tuple(held.index(n) if n >= 0 else -1 for n in every)
-        self.save = self._saving((*held, *range(end, end + shared)))
+        self.save, self.apply = self._written((*held, *range(end, end + shared)))
         self.backwards: dict[object, Repeated] = {}
         self.latest: Written = _nothing
 
-    def _saving(self, saved: Sequence[int]) -> Written:
-        """Return what sets what methods set that are named for it.
+    def _written(self, saved: Sequence[int]) -> tuple[Written, Written]:
+        """Return what sets what methods set that are named for it, and what autograd records.
 
         Args:
             saved: where what is saved is among tensors, parameters and results.
@@ -308,14 +299,35 @@ class Way:
         values = [f"x{n}" for n in range(site.inputs + len(site.forward.params))]
         every = [*values, *(f"r[{n}]" for n in range(self.count + self.shared))]
         constant = [f"r[{n}]" for n in site.forward.constant if n < self.count]
-        lines = [
-            f"def run(c, r, {', '.join(values)}):",
-            f"c.recorded = way, {listed(values[site.inputs :])}",
+        body = [
             "c.materialize_grads = False",
             f"c.non_differentiable = {listed(constant)}" if constant else "",
             f"c.to_save = {listed([every[n] for n in saved])}",
         ]
-        return defined("\n ".join(lines), {"way": self})
+        params = listed(values[site.inputs :])
+        results = [f"r[{n}]" for n in range(self.count)]
+        cotangents = [f"x{n}" for n in range(self.count)]
+        given = [*(f"s[{n}]" for n in range(len(saved))), *cotangents]
+        given += [f"c.others[{n}]" for n in range(len(values) - site.inputs)]
+        forward = [
+            f"def run({', '.join(['c', *values])}):",
+            f"r = compute({', '.join(values)})",
+            f"c.others = {params}",
+            *body,
+            f"return {listed(results)}",
+        ]
+        backward = [
+            f"def run({', '.join(['c', *cotangents])}):",
+            "s = c.saved_tensors",
+            "n = c.needs_input_grad",
+            f"r = way.latest({', '.join([*given, '(n, is_grad_enabled())'])})",
+            f"return way.gradients(n, s, {listed(cotangents)}, c.others) if r is None else r",
+        ]
+        known = {"way": self, "compute": self.run, "is_grad_enabled": is_grad_enabled}
+        save = [f"def run({', '.join(['c', 'r', *values])}):", *body]
+        texts = ("\n ".join(lines) for lines in (save, forward, backward))
+        first, *both = (defined(text, known) for text in texts)
+        return first, _applied(*both)
 
     def positions(self, route: Route) -> tuple[int, ...]:
         """Return where the values of a backward pass are among what is saved, cotangents,
@@ -419,7 +431,9 @@ class Recorded:
     def run(self) -> Callable[..., Results]:
         """Return what computes the results, and what else calls return for autograd, of inputs and
         parameters one by one, where nothing is cast."""
-        return partial(_recorded, self)
+        count = self.site.inputs + len(self.site.forward.params)
+        values = ", ".join(f"x{n}" for n in range(count))
+        return defined(f"def run({values}):\n return call.way.apply({values})", {"call": self})
 
     def share(
         self, needed: tuple[bool, ...], kept: Tensors, cotangents: Tensors, repeated: Repeated
