@@ -272,6 +272,12 @@ def is_dense(shape: Shape, strides: Shape) -> bool:
     return True
 
 
+def is_transposed(value: Value) -> bool:
+    """True if the elements of a matrix are known to lie column by column."""
+    strides = value.strides or (0, 0)
+    return min(value.shape[-2:]) > 1 and strides[-2] == 1 != strides[-1]
+
+
 def is_strided(value: Value) -> bool:
     """True if a value is a view that `strided` has made."""
     return value.made_by is not None and value.made_by[0] == ("strided", value.shape, value.strides)

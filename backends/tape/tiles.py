@@ -29,6 +29,7 @@ from monocomp.backends.tape.tile import (
     common_shape,
     has_its_order,
     in_order,
+    is_transposed,
     moved,
     strided,
     swapped,
@@ -36,6 +37,7 @@ from monocomp.backends.tape.tile import (
     viewed_strides,
 )
 from monocomp.declarations.vocabulary import Kind
+from monocomp.machine.cpu import CPU
 
 if TYPE_CHECKING:
     from monocomp.backends.torch_operations import TorchOps
@@ -426,6 +428,9 @@ class TapeOps(Ops):
         length = full[dim]
         x = self._joined(a, (*batch, *left, dim), (batches, rows, length))
         y = self._joined(b, (*batch, dim, *right), (batches, length, columns))
+        if 1 < rows < CPU.lanes and is_transposed(x) and is_transposed(y):
+            key = "view", tuple(range(len(x.shape))), x.shape  # the elements in their order
+            x = self.recorder.step(key, torch.Tensor.contiguous, [x], x.shape, x.dtype)
         product = self.recorder.step(
             "product",
             torch.bmm if batches != 1 else torch.mm,

@@ -65,6 +65,22 @@ def test_places_of_two_indices() -> None:
     assert largest(text, X, places) <= 2 * X.numel()
 
 
+@pytest.mark.parametrize("batch", ["", "b,"])
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_few_rows_are_multiplied_in_their_order(batch: str, rows: int) -> None:
+    """Of two transposed matrices, the one with few rows is copied."""
+    text = (
+        f"input W[{batch}c,h], Z[{batch}n,c]\nO[{batch}h,n] = sum[c](W[{batch}c,h] * Z[{batch}n,c])"
+    )
+    sizes = (2,) if batch else ()
+    inputs = torch.randn(*sizes, 3, rows), torch.randn(*sizes, 40, 3)
+    largest(text, *inputs)
+    with tapes_made() as made:
+        mc.compile(text, backend="torch")(*inputs)
+    ((rows_read, columns),) = (s.operands for s in made[0].steps if s.run in (torch.mm, torch.bmm))
+    assert rows_read.is_contiguous == (rows < 8) and not columns.is_contiguous
+
+
 @pytest.mark.parametrize(
     ("product", "shapes"),
     [
