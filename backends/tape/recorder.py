@@ -214,7 +214,9 @@ class Recorder:
         def run(t: torch.Tensor) -> torch.Tensor:
             return t.clone(memory_format=torch.contiguous_format)
 
-        return self.step(None, run, [value], value.shape, value.dtype)
+        made = self.step(None, run, [value], value.shape, value.dtype)
+        made.made_by = ("view", tuple(range(len(value.shape))), value.shape), (value,)
+        return made
 
 
 def identity(key: object, operands: Sequence[Value]) -> tuple[object, ...]:

@@ -138,6 +138,21 @@ def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
     assert powers[0] <= powers[1] - 3
 
 
+def test_weights_relative_to_a_maximum_that_is_returned() -> None:
+    """What is kept of it is a copy, with the same elements: weights are the call's."""
+    case = CASES["log_softmax_statistics"]
+    inputs = case.inputs(case.sizes(24, 24, 8, 8))
+    tensors = [t.requires_grad_() for t in inputs.values()]
+    kernel = mc.compile(case.text, backend="torch")
+    with tapes_shared() as tapes:
+        for _ in range(4):
+            found = torch.autograd.grad(sum(t.square().sum() for t in kernel(**inputs)), tensors)
+    wanted = sum(t.square().sum() for t in case.in_eager_torch(inputs))
+    torch.testing.assert_close(found, torch.autograd.grad(wanted, tensors), rtol=1e-4, atol=1e-5)
+    ((_, backward, _),) = tapes
+    assert torch.exp2 not in [s.run for s in backward.steps]
+
+
 def test_of_too_many_values_some_are_kept() -> None:
     """Values go that fewest steps make of others."""
     sizes: list[list[int]] = []
