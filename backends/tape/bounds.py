@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
+from monocomp.backends.tape.recorder import Value
 from monocomp.backends.tape.tile import Tile
 
 Bounds: TypeAlias = tuple[float, float]
@@ -12,10 +13,18 @@ Bounds: TypeAlias = tuple[float, float]
 
 def bounds(x: Tile) -> Bounds:
     """Return the least element and the largest, as far as they are known."""
-    known = x.value.known
-    if known is None or not known.numel():
-        return x.value.root.bounds or (-math.inf, math.inf)
-    return known.min().item(), known.max().item()
+    return bounds_of(x.value)
+
+
+def bounds_of(v: Value) -> Bounds:
+    """Return the least element of a value and the largest, as far as they are known."""
+    known, (name, operands) = v.known, v.root.made_by or (None, ())
+    if known is not None and known.numel():
+        return known.min().item(), known.max().item()
+    if name == "where":
+        (least, most), (low, high) = map(bounds_of, operands[1:])
+        return min(least, low), max(most, high)
+    return v.root.bounds or (-math.inf, math.inf)
 
 
 def settled(name: str, a: Bounds, b: Bounds) -> bool | None:

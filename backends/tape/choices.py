@@ -42,17 +42,13 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
         return a
     if not a.dtype.is_floating_point or a.dtype != b.dtype:
         return None
-    if first is not None:
-        both = _alike(condition, b)
-        if both is not None and replaced_infinities(*both, first) and is_real(both[1]):
-            return b
-        infinities = None if both is None else replaced_infinities(*both, first)
-        if infinities is not None:
-            instead = dict(zip((math.inf, -math.inf), infinities, strict=True))
-            if all(n is not None and instead.get(n, n) == first for n in _numbers(b.value)):
-                return a
-            numbers, key = (math.nan, *infinities), ("replace", infinities)
-            return ops.map(key, torch.nan_to_num, b, takes_out=True, arguments=numbers)
+    for x, number, holds in ((b, first, True), (a, second, False)):
+        both = _alike(condition, x)
+        if number is None or both is None:
+            continue
+        replaced = _replaced(ops, *both, x, number, holds)
+        if replaced is not None:
+            return replaced
     size = math.prod(common_shape(*(x.shape for x in ops.aligned((condition, a, b))[1])))
     if size < VECTOR:
         return None
@@ -68,6 +64,32 @@ def chosen(ops: TileOps, condition: Tile, a: Tile, b: Tile) -> Tile | None:
     is_zero = unguarded(b, condition).value.number == 0
     other = b if is_zero else _kept(ops, condition, b, False)
     return ops.elementwise["add"](_kept(ops, condition, a, True), other)
+
+
+def _replaced(
+    ops: TileOps, condition: Value, its: Value, x: Tile, number: float, holds: bool
+) -> Tile | None:
+    """Return x with a number for the infinities at which it is chosen; None where it is chosen at
+    other elements.
+
+    Args:
+        condition: where the number is chosen.
+        its: has the elements of x in the order of the condition.
+        holds: is it chosen where the condition holds?
+    """
+    infinities = replaced_infinities(condition, its, number, holds)
+    name, operands = its.made_by or (None, ())
+    if infinities is None:  # they may have been replaced
+        of = operands[0] if isinstance(name, tuple) and name[0] == "replace" else None
+        same = None if of is None else replaced_infinities(condition, of, number, holds)
+        return x if same is not None and name == ("replace", same) else None
+    if infinities == (math.inf, -math.inf) or is_real(its):
+        return x
+    instead = dict(zip((math.inf, -math.inf), infinities, strict=True))
+    if all(n is not None and instead.get(n, n) == number for n in _numbers(x.value)):
+        return ops.full((1,) * len(x.shape), number, "float")
+    numbers, key = (math.nan, *infinities), ("replace", infinities)
+    return ops.map(key, torch.nan_to_num, x, takes_out=True, arguments=numbers)
 
 
 def _numbers(x: Value) -> Set[float | None]:
@@ -119,9 +141,11 @@ def compared(
     return sign(a, b, out=out)
 
 
-def keep(x: torch.Tensor, mask: torch.Tensor, out: torch.Tensor | None = None) -> Any:
-    """Return x where a mask is 1, and 0 where it is 0."""
-    return _KEEP(x, mask, 0.0) if out is None else _KEEP_OUT(x, mask, 0.0, grad_input=out)
+def keep(
+    x: torch.Tensor, mask: torch.Tensor, least: float = 0.0, out: torch.Tensor | None = None
+) -> Any:
+    """Return x where a mask is 1, or another tensor above a number, and 0 elsewhere."""
+    return _KEEP(x, mask, least) if out is None else _KEEP_OUT(x, mask, least, grad_input=out)
 
 
 def bound(infinity: float, mask: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -192,32 +216,38 @@ def _inverse(recorder: Recorder, of: Value) -> Value:
     return mask(recorder, "eq", of, recorder.constant(("zero", of.dtype), zero), of.shape)
 
 
-def replaced_infinities(condition: Value, x: Value, number: float) -> tuple[float, float] | None:
-    """Return what inf and -inf in x become in `where(condition, number, x)`.
+def replaced_infinities(
+    condition: Value, x: Value, number: float, holds: bool = True
+) -> tuple[float, float] | None:
+    """Return what inf and -inf in x become where a number is chosen instead: where a condition
+    holds, or fails.
 
-    None unless the condition is `abs(x) == inf`, `x == inf` or `x == -inf`.
+    None unless the condition is `abs(x) == inf`, `x == inf` or `x == -inf`, or else `-inf < x`, or
+    `0 < y` where x is the logarithm of y.
     """
-    for infinity, compared in _equated(condition):
-        if infinity.number == math.inf and compared.made_by == ("abs", (x,)):
+    for limit, compared in _compared(condition, "eq" if holds else "lt"):
+        if limit.number == math.inf and compared.made_by == ("abs", (x,)):
             return number, number
-        if flat(compared) is flat(x):
-            if infinity.number == math.inf:
-                return number, -math.inf
-            if infinity.number == -math.inf:
-                # A maximum that is inf is unspecified: it may be replaced as well, at once.
-                return (number if is_maximum(flat(x)) else math.inf), number
+        is_same = flat(compared) is flat(x)
+        if limit.number == math.inf and is_same and holds:
+            return number, -math.inf
+        logarithm = not holds and flat(x).made_by == ("log", (flat(compared),))
+        if (limit.number == -math.inf and is_same) or (limit.number == 0 and logarithm):
+            # A maximum that is inf is unspecified: it may be replaced as well, at once.
+            return (number if is_maximum(flat(x)) else math.inf), number
     return None
 
 
-def _equated(condition: Value) -> Iterator[tuple[Value, Value]]:
-    """Yield both sides of a condition `a == b`, in either order; nothing for others."""
+def _compared(condition: Value, sign: str) -> Iterator[tuple[Value, Value]]:
+    """Yield both sides of a condition `a == b`, in either order, or `a < b`; nothing for others."""
     name, operands = flat(condition).made_by or (None, ())
     if name == "truth":  # of a mask
         (_, name), operands = flat(operands[0]).made_by or ((None, None), ())
-    if name == "eq":
+    if name == sign:
         a, b = operands
         yield a, b
-        yield b, a
+        if sign == "eq":
+            yield b, a
 
 
 def is_maximum(x: Value) -> bool:

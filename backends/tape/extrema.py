@@ -69,7 +69,10 @@ def first_extreme(
     inner = (*values.value.shape[:at], 1, *values.value.shape[at + 1 :])
     shape = (*values.shape[:dim], 1, *values.shape[dim + 1 :])
     key, run = f"first {name}", getattr(torch, name)
-    both = _pair(ops, key, run, [values.value], inner, torch.int64, at, True)
+    both = [*_pair(ops, key, run, [values.value], inner, torch.int64, at, True)]
+    for made in both:
+        if made.known is None and values.value.strides is not None and values.value.is_contiguous:
+            made.strides = contiguous_strides(inner)
     value, place = (Tile(ops, x, values.dims, shape) for x in both)
     place.value.bounds = 0, values.shape[dim] - 1
     first = ops.full((1,) * len(shape), span[1], "int")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from monocomp.backends.tape.bounds import bounds
 from monocomp.backends.tape.tile import Tile
 
 
@@ -29,8 +29,9 @@ def folded(name: str, operands: Sequence[Tile]) -> Tile | None:
         is_nothing = (
             (name == "mul" and number == 1)
             or (name == "add" and number == 0 and is_unit)
-            or (name == "maximum" and number == -math.inf)
-            or (name == "minimum" and number == math.inf)
+            or (name == "sub" and number == 0 and x is operands[1])
+            or (name == "maximum" and bounds(x)[1] <= bounds(other)[0])
+            or (name == "minimum" and bounds(x)[0] >= bounds(other)[1])
         )
         if is_nothing:
             return other

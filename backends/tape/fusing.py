@@ -7,6 +7,8 @@ x + log y + log z  =  x + log(y * z)  for sums of exponentials y and z, or their
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
 sum over i of sums over j  =  sum over i and j
 c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
+where(c < y, x, 0)  =  where(y == 0, 0, x) for c = 0 <= y  =  threshold of x at y
+x + where(k == p, y, 0)  =  x, to which y is added at p
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.reals import is_positive, name_of, operands_of
+from monocomp.backends.tape.bounds import bounds_of
+from monocomp.backends.tape.choices import keep
+from monocomp.backends.tape.reals import is_no_less, is_positive, name_of, operands_of
 from monocomp.backends.tape.recorder import Step, Value, identity
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
@@ -233,6 +237,34 @@ class _Fusing:
         )
         return replace(s, operands=inner.operands, arguments=(dims, *how)) if how == other else None
 
+    def chosen(self, s: Step) -> Step | None:
+        """Return what keeps elements where others are above a number, for a choice."""
+        choice = _choice(s)
+        if choice is None:
+            return None
+        sign, (a, b), x = choice
+        for limit, y in ((a, b), (b, a)):
+            is_above = sign == "lt" and limit is a
+            is_above |= sign == "ne" and limit.number == 0 and is_no_less(y)
+            if limit.number is not None and is_above and y.dtype == s.result.dtype:
+                return Step(keep, (x, y), s.result, True, 2, (limit.number,))
+        return None
+
+    def placed(self, s: Step) -> Step | None:
+        """Return a sum with elements at places for one with what is 0 elsewhere."""
+        for x, y in _terms(s) if s.run is torch.add else ():
+            kept = self._alone(y, keep)
+            mask = self.made_by.get(kept.operands[1]) if kept is not None else None
+            if kept is None or mask is None or name_of(mask.result) != "mask":
+                continue
+            name, operands = mask.operands[0].made_by or (None, ())
+            for count, at in (operands, operands[::-1]) if name == "eq" else ():
+                y, shape = kept.operands[0], (*x.shape[:-1], 1)
+                is_inside = bounds_of(at)[0] >= 0 and bounds_of(at)[1] < x.shape[-1]
+                if at.shape == y.shape == shape and is_inside and _is_count(count, x.shape[-1]):
+                    return replace(s, run=added_at, operands=(x, at, y), in_place=1)
+        return None
+
     def _alone(self, v: Value, run: Callable[..., Any]) -> Step | None:
         """Return the step that makes a value, if it is one of a function and has one reader."""
         s = self.made_by.get(v)
@@ -268,6 +300,8 @@ _FUSED = (
     _Fusing.scaled,
     _Fusing.shrunk,
     _Fusing.summed,
+    _Fusing.placed,
+    _Fusing.chosen,
 )
 
 
@@ -285,6 +319,34 @@ def _is_of_exponentials(v: Value) -> bool:
     to one: products of these are in range."""
     of_softmax = name_of(v) == "amax" and name_of(operands_of(v)[0]) == "softmax"
     return of_softmax or is_positive(v)
+
+
+def _choice(s: Step) -> tuple[str, tuple[Value, Value], Value] | None:
+    """Return what a choice compares, the sign of it, and what it chooses there; 0 elsewhere."""
+    match s.run, [v.made_by for v in s.operands], s.operands:
+        case run, [_, [["mask", "lt" | "ne" as sign], [a, b]]], [x, _] if run is keep:
+            return None if s.arguments else (sign, (a, b), x)
+        case torch.where, [["lt", [a, b]], _, _], [_, x, zero] if zero.number == 0:
+            return "lt", (a, b), x
+        case torch.where, [["eq", [a, b]], _, _], [_, zero, x] if zero.number == 0:
+            return "ne", (a, b), x
+    return None
+
+
+def added_at(
+    x: torch.Tensor, at: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return x with other elements added at a place in each row."""
+    if out is None:
+        return x.scatter_add(-1, at, y)
+    return (out if out is x else out.copy_(x)).scatter_add_(-1, at, y)
+
+
+def _is_count(v: Value, size: int) -> bool:
+    """True if the elements of a value are 0, 1, 2 and so on, along its last dimension alone."""
+    known = v.known
+    is_row = known is not None and known.shape[-1:] == (size,) == (known.numel(),)
+    return is_row and known is not None and torch.equal(known.flatten(), torch.arange(size))
 
 
 def _is_linear(s: Step, operand: int) -> bool:

@@ -2,6 +2,7 @@
 
     where(c, f(where(g, x, 0)), u)  =  where(c, f(x), u)    if c implies g
     where(c, u, f(where(c, x, y)))  =  where(c, u, f(y))
+    where(x == -inf, u, f(where(-inf < x, y, z)))  =  where(x == -inf, u, f(y))
     where(a < b, f(min(a, b)), u)  =  where(a < b, f(a), u)    and so of a maximum
 
 Elements that are no members of a domain are read as 0, so that none of them gets into a sum. Where
@@ -11,6 +12,7 @@ and it is one that other kernels compute as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from monocomp.backends.tape.bounds import Bounds, bounds, settled
@@ -61,6 +63,11 @@ class _Chosen:
         self.facts = {*map(_key, facts)}
         ordered = filter(None, map(_lower, facts))
         self.ordered = {(_key(low), _key(high)) for low, high in ordered}
+        self.numbers = set[object]()  # those that are above -inf
+        if fails is not None and fails.source is not None and fails.source.name == "eq":
+            for low, high in (fails.source.operands, fails.source.operands[::-1]):
+                if low.value.number == -math.inf:
+                    self.numbers.add(_key(high))
         self._made: dict[int, tuple[Tile, Tile]] = {}
         self.equal: dict[object, Bounds] = {}  # bounds of integers that others equal
         self.equal.update(self._equations(facts))
@@ -112,6 +119,9 @@ class _Chosen:
         source = guard.source
         if source is None:
             return False
+        low, high = _lower(guard) or (guard, guard)
+        if low.value.number == -math.inf and _key(high) in self.numbers:
+            return True
         if source.name in ("lt", "le", "gt", "ge"):
             limits = (self.equal.get(_key(x), bounds(x)) for x in source.operands)
             return settled(source.name, *limits) is True

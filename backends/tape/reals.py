@@ -47,6 +47,27 @@ def is_positive(v: Value) -> bool:
     return logits is not None and is_real(logits[0])
 
 
+def is_no_less(v: Value) -> bool:
+    """True if no element is less than 0."""
+    v = _seen(v)
+    name, operands = name_of(v), operands_of(v)
+    if v.known is not None:
+        return bool((v.known >= 0).all())
+    if name in ("mul", "div", "add"):
+        return all(map(is_no_less, operands))
+    if name == "replace":
+        return all(map(is_no_less, operands)) and all(n >= 0 for n in _numbers(v))
+    if name in ("sum", "amax", "reciprocal", "keep"):
+        return is_no_less(operands[0])
+    return name in ("exp2", "abs", "softmax")
+
+
+def _numbers(v: Value) -> tuple[float, ...]:
+    """Return what a guard makes of the infinities, if it is one of them."""
+    key = None if v.made_by is None else v.made_by[0]
+    return key[1] if isinstance(key, tuple) else ()
+
+
 def exceeds(v: Value, number: float | None) -> bool:
     """True if all elements are known to be above a number."""
     return (number == -math.inf and is_real(v)) or (number == 0 and is_positive(v))

@@ -246,8 +246,7 @@ class Repeated:
         """Return what computes the gradients of passes that look like this one, which nothing
         watches, and returns None for others."""
         tensors, more = (*saved, *cotangents), len(others)
-        results = self.route.results
-        how = len(tensors) + more, self.arguments, results, self.sized
+        how = len(tensors) + more, self.arguments, self.route.results, self.sized
         run = arranged(self.repeat.run, *how)
         return if_alike(tensors, run, more, (needed, False)) or _nothing
 
@@ -304,7 +303,6 @@ class Way:
             f"c.non_differentiable = {listed(constant)}" if constant else "",
             f"c.to_save = {listed([every[n] for n in saved])}",
         ]
-        params = listed(values[site.inputs :])
         results = [f"r[{n}]" for n in range(self.count)]
         cotangents = [f"x{n}" for n in range(self.count)]
         given = [*(f"s[{n}]" for n in range(len(saved))), *cotangents]
@@ -312,7 +310,7 @@ class Way:
         forward = [
             f"def run({', '.join(['c', *values])}):",
             f"r = compute({', '.join(values)})",
-            f"c.others = {params}",
+            f"c.others = {listed(values[site.inputs :])}",
             *body,
             f"return {listed(results)}",
         ]
@@ -323,10 +321,9 @@ class Way:
             f"r = way.latest({', '.join([*given, '(n, is_grad_enabled())'])})",
             f"return way.gradients(n, s, {listed(cotangents)}, c.others) if r is None else r",
         ]
-        known = {"way": self, "compute": self.run, "is_grad_enabled": is_grad_enabled}
         save = [f"def run({', '.join(['c', 'r', *values])}):", *body]
-        texts = ("\n ".join(lines) for lines in (save, forward, backward))
-        first, *both = (defined(text, known) for text in texts)
+        known = {"way": self, "compute": self.run, "is_grad_enabled": is_grad_enabled}
+        first, *both = (defined("\n ".join(t), known) for t in (save, forward, backward))
         return first, _applied(*both)
 
     def positions(self, route: Route) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from torch import Tensor
 import monocomp as mc
 from monocomp import library
 from monocomp.backends import torch as backend
-from monocomp.backends.tape import sharing, softmax, weights
+from monocomp.backends.tape import choices, fusing, sharing, softmax, weights
 from monocomp.machine.cpu import CPU
 from tests.backends.library_cases import CASES
 from tests.backends.tape.test_tape import tapes_made
@@ -138,19 +139,28 @@ def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
     assert powers[0] <= powers[1] - 3
 
 
-def test_weights_relative_to_a_maximum_that_is_returned() -> None:
-    """What is kept of it is a copy, with the same elements: weights are the call's."""
+@pytest.mark.parametrize("columns", [24, 64])
+def test_statistics_and_their_gradients(columns: int) -> None:
+    """A maximum that is returned is kept as a copy, so weights are the call's; choices between
+    numbers and 0 are thresholds, and a gradient is added at the place of the largest. Rows of -inf
+    come to what they are without a tape."""
     case = CASES["log_softmax_statistics"]
-    inputs = case.inputs(case.sizes(24, 24, 8, 8))
-    tensors = [t.requires_grad_() for t in inputs.values()]
-    kernel = mc.compile(case.text, backend="torch")
+    X = torch.randn(64, columns, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with torch.no_grad():
+        X[1], X[2, 3:], X[3, :2], X[4] = -math.inf, -math.inf, -math.inf, X[5, 0]
+    kernels = [mc.compile(case.text, backend="torch", checked=checked) for checked in (True, False)]
     with tapes_shared() as tapes:
-        for _ in range(4):
-            found = torch.autograd.grad(sum(t.square().sum() for t in kernel(**inputs)), tensors)
-    wanted = sum(t.square().sum() for t in case.in_eager_torch(inputs))
-    torch.testing.assert_close(found, torch.autograd.grad(wanted, tensors), rtol=1e-4, atol=1e-5)
-    ((_, backward, _),) = tapes
-    assert torch.exp2 not in [s.run for s in backward.steps]
+        passes = []
+        for kernel in (*kernels, *(kernels[1],) * 3):
+            M, L, H = kernel(X)
+            loss = (M.exp() + 2 * L.exp() + H.square()).sum()
+            passes.append((M, L, H, *torch.autograd.grad(loss, X)))
+    for made in passes[1:]:
+        torch.testing.assert_close(made, passes[0])
+    ((forward, backward, _),) = tapes
+    runs = [s.run for s in (*forward.steps, *backward.steps)]
+    assert runs.count(torch.exp2) == 1 and runs.count(fusing.added_at) == (columns == 64)
+    assert sum(isinstance(r, partial) and r.func is choices.compared for r in runs) <= 1
 
 
 def test_of_too_many_values_some_are_kept() -> None:
