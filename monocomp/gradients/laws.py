@@ -26,8 +26,8 @@ from monocomp.display.formulas import (
 from monocomp.gradients.folds import Product
 from monocomp.gradients.partials import Partial, partials
 from monocomp.language.printing import statement
-from monocomp.proving.arithmetic import Arithmetic, Evaluator, UnsupportedTermError, Value
-from monocomp.proving.case_analysis import Path
+from monocomp.proving.arithmetic import UnsupportedTermError
+from monocomp.proving.case_analysis import Evaluator, Path, Sample, Value
 from monocomp.proving.identities import Claim, Identity, where
 from monocomp.proving.proofs import certify_claims
 from monocomp.proving.prover import Law
@@ -142,9 +142,9 @@ class _Slope(Identity):
         condition = T.conjunction(*smooth)
         return cls((value,), (slope,), (), condition, operands={"x": (x,)})
 
-    def sides(self, case: Arithmetic, number: int, value: Evaluator) -> Sequence[Value]:
+    def sides(self, case: Path, number: int, value: Evaluator) -> Sequence[Value]:
         """Return the derivative, and what is said to be it."""
-        if not isinstance(case, Path):
+        if isinstance(case, Sample):
             raise UnsupportedTermError("what is differentiated are symbols")
         left, slope = super().sides(case, number, value)
         (x,) = self.operands["x"]

@@ -1,30 +1,19 @@
-"""Scalar terms evaluated over the extended reals R u {-inf, inf}, with sympy's exact numbers.
-
-One evaluator serves proofs and counterexamples. A proof runs it on symbols, along every way that
-the comparisons can turn out (`case_analysis`). A counterexample is a run on numbers (`Sample`).
-The conventions are those of the oracle where it gives a number: exp(-inf) = 0, log(0) = -inf,
-`where` and brackets evaluate only what they choose. A result that is no number in the reals (0 / 0,
-but also 1 / 0, and inf - inf) is undefined, written nan, and differs from everything.
-"""
+"""Exact arithmetic: sympy's expressions with a memory and limits, and linear inequalities."""
 
 from __future__ import annotations
 
 import math
-import operator
-import random
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cache
-from typing import Any, TypeAlias
-
-from monocomp import terms as T
-from monocomp.proving.reading import meaning
-from monocomp.terms import Term
+from typing import Any, NamedTuple, TypeAlias
 
 Expr: TypeAlias = Any  # a sympy expression
+Variable: TypeAlias = Any  # what is hashable; 1 is the number
 
 _MOST_TERMS = 4000  # of an expanded expression
+_MOST_ROWS = 400  # elimination may square the number of rows; beyond this, give up
 _MOST_FACTORED, _HIGHEST_FACTORED = 16, 8  # terms and powers of what is worth factoring
 
 
@@ -118,243 +107,37 @@ class Algebra:
         return terms
 
 
-# A finite number of sympy's, a truth value, or one of the floats inf, -inf and nan.
-Value: TypeAlias = Any
-Evaluator: TypeAlias = Callable[[Term], Value]
+class Row(NamedTuple):
+    """sum(terms[x] * x) > 0 if strict, else >= 0."""
 
-_RELATIONS: dict[str, Callable[[float, float], bool]] = {
-    **{"<": operator.lt, "<=": operator.le, "==": operator.eq}
-}
-# The values of functions at inf and -inf. The ints are numbers.
-_LIMITS: dict[str, tuple[float | int, float | int]] = {
-    "exp": (math.inf, 0),
-    "log": (math.inf, math.nan),
-    "sin": (math.nan, math.nan),
-    "cos": (math.nan, math.nan),
-    "erf": (1, -1),
-    "floor": (math.inf, -math.inf),
-}
+    terms: Mapping[Variable, Fraction]
+    strict: bool
 
 
-class ContradictionError(Exception):
-    """The assumptions of this case exclude each other: there is nothing to show."""
+def is_possible(rows: Iterable[Row]) -> bool:
+    """True if all rows can hold at once, as far as linear arithmetic sees."""
+    rows = list(rows)
+    while len(rows) <= _MOST_ROWS:
+        signs = Counter((x, c > 0) for r in rows for x, c in r.terms.items() if x != 1)
+        for terms, strict in rows:
+            constant = terms.get(1, 0)
+            if len(terms) == (1 in terms) and (constant < 0 or (strict and constant == 0)):
+                return False
+        if not signs:
+            return True
+        rows = _without(min(signs, key=lambda s: signs[s[0], True] * signs[s[0], False])[0], rows)
+    return True
 
 
-def is_finite(x: Value) -> bool:
-    """True if x is a number of sympy's: those are never floats of Python's."""
-    return not isinstance(x, float)
-
-
-def is_undefined(x: Value) -> bool:
-    """True if x is no number."""
-    return isinstance(x, float) and math.isnan(x)
-
-
-class Arithmetic(ABC):
-    """Extended arithmetic in one case: a case chooses operands, and the signs of what it meets."""
-
-    def __init__(self, algebra: Algebra) -> None:
-        self.algebra = algebra
-
-    # A case.
-
-    @abstractmethod
-    def real(self, name: str, nonnegative: bool = False) -> Value:
-        """Return an arbitrary real number."""
-
-    @abstractmethod
-    def choose(self, count: int) -> int:
-        """Return any of 0 ... count - 1: a proof takes all in turn."""
-
-    @abstractmethod
-    def holds(self, x: Value, relation: str) -> bool:
-        """Decide x < 0, x <= 0 or x == 0, for a finite x."""
-
-    @abstractmethod
-    def same(self, a: Value, b: Value) -> bool:
-        """True if the two sides of a law are equal here. Undefined sides never are."""
-
-    @abstractmethod
-    def finite_power(self, x: Value, power: Fraction) -> Value:
-        """Return x ** power where that is defined, and x is not 0 unless the power is positive."""
-
-    @abstractmethod
-    def finite_function(self, name: str, x: Value) -> Value:
-        """Return exp, log (of a positive number), sin, cos, erf or floor of a finite x."""
-
-    # Numbers and operators.
-
-    def number(self, x: Fraction | int) -> Value:
-        """Return an exact number."""
-        return self.algebra.number(Fraction(x))
-
-    def add(self, *xs: Value) -> Value:
-        """Return the sum; inf - inf is undefined."""
-        infinite = [x for x in xs if not is_finite(x)]
-        return sum(infinite) if infinite else self.algebra.sympy.Add(*xs)
-
-    def mul(self, *xs: Value) -> Value:
-        """Return the product; 0 * inf is undefined."""
-        if all(map(is_finite, xs)):
-            return self.algebra.sympy.Mul(*xs)
-        return math.prod(float(self.sign(x)) if is_finite(x) else x for x in xs)
-
-    def sign(self, x: Value) -> int:
-        """Return the sign of a finite number."""
-        if self.holds(x, "=="):
-            return 0
-        return -1 if self.holds(x, "<") else 1
-
-    def power(self, x: Value, power: Fraction) -> Value:
-        """Return x ** power for a rational power."""
-        whole = power.denominator == 1
-        if not is_finite(x):
-            if math.isnan(x) or (x < 0 and not whole):
-                return math.nan
-            if power < 0:
-                return self.number(0)
-            return x if power % 2 == 1 else math.inf
-        if whole and power > 0:
-            return self.finite_power(x, power)
-        if self.holds(x, "=="):
-            return self.number(0) if power > 0 else math.nan
-        return math.nan if not whole and self.holds(x, "<") else self.finite_power(x, power)
-
-    def compare(self, relation: str, a: Value, b: Value) -> bool:
-        """Decide a < b, a <= b or a == b. Nothing undefined compares."""
-        if is_finite(a) and is_finite(b):
-            return self.holds(self.add(a, self.mul(self.number(-1), b)), relation)
-        return _RELATIONS[relation](*(0.0 if is_finite(x) else x for x in (a, b)))
-
-    def maximum(self, a: Value, b: Value) -> Value:
-        """Return the larger; undefined if either is."""
-        if is_undefined(a) or is_undefined(b):
-            return math.nan
-        return b if self.compare("<=", a, b) else a
-
-    def function(self, name: str, x: Value) -> Value:
-        """Return a function that is smooth or floor, with its limits."""
-        if not is_finite(x):
-            limit = math.nan if math.isnan(x) else _LIMITS[name][x < 0]
-            return limit if isinstance(limit, float) else self.number(limit)
-        if name == "log" and self.holds(x, "<="):
-            return -math.inf if self.holds(x, "==") else math.nan
-        return self.finite_function(name, x)
-
-    # Terms.
-
-    def evaluator(self, operand: Evaluator) -> Evaluator:
-        """Return a function from terms to their values, of conditions to their truth.
-
-        Args:
-            operand: the value of a parameter.
-        """
-
-        @cache
-        def value(t: Term) -> Value:
-            self.algebra.tick()
-            return operand(t) if t.op == "param" else self._value(t, value)
-
-        return value
-
-    def _value(self, t: Term, value: Evaluator) -> Value:
-        match t.op:
-            case "const":
-                is_number = t.kind != "bool" and not isinstance(t.attr, float)
-                return self.number(t.attr) if is_number else t.attr
-            case "mul":  # a bracket that is 0 settles a product: [c] * x is `where(c, x, 0)`
-                if not all(value(a.args[0]) for a in t.args if T.is_bracket(a)):
-                    return self.number(0)
-                return self.mul(*(value(a) for a in t.args if not T.is_bracket(a)))
-            case "compare":
-                sides = (self._as_number(value(a)) for a in t.args)
-                is_negated = t.attr == "!="
-                return self.compare("==" if is_negated else t.attr, *sides) != is_negated
-            case "and":
-                return all(map(value, t.args))
-            case "or":
-                return any(map(value, t.args))
-            case "not":
-                return not value(t.args[0])
-            case "where":
-                return value(t.args[1] if value(t.args[0]) else t.args[2])
-        args = list(map(value, t.args))
-        match t.op:
-            case "cast":
-                return self._as_number(*args)
-            case "pow":
-                return self.power(args[0], t.attr)
-            case "add":
-                return self.add(*args)
-            case "maximum":
-                return self.maximum(*args)
-        if t.op in _LIMITS:
-            return self.function(t.op, *args)
-        if (made_up := meaning(t.op)) is None:
-            raise UnsupportedTermError(t.op)
-        operands = dict(zip("xy", args, strict=False))
-        return self.evaluator(lambda t: operands[t.attr])(made_up)
-
-    def _as_number(self, x: Value) -> Value:
-        """Return a number, 0 or 1 for a condition."""
-        return self.number(int(x)) if isinstance(x, bool) else x
-
-
-_NUMBERS = (*map(Fraction, (1, 2, 3, 0, -1, 5, -2)), *(Fraction(n, 6) for n in (3, 2, -9, 42)))
-_ALIKE = 12  # samples of as many numbers
-_DIGITS = 200  # of numbers that are not rational
-_EXACT_BITS = 4096  # exact numbers may grow to this size
-_LARGEST_EXPONENT = 200  # of exp: e ** 200 has fewer digits than are computed
-
-
-class Sample(Arithmetic):
-    """Numbers at random, exact as long as no root or exponential makes them irrational.
-
-    The first samples are of few simple numbers, and show best what is wrong. A comparison too close
-    to call ends a sample (ContradictionError), so a case never rests on rounding.
-    """
-
-    def __init__(self, seed: int, algebra: Algebra) -> None:
-        super().__init__(algebra)
-        self._random = random.Random(seed)
-        self._numbers = _NUMBERS[: 1 + seed // _ALIKE]
-        self._resolution = algebra.sympy.Float(10, _DIGITS) ** (-_DIGITS // 2)
-
-    def real(self, name: str, nonnegative: bool = False) -> Value:
-        x = self._random.choice(self._numbers)
-        return self.number(abs(x) if nonnegative else x)
-
-    def choose(self, count: int) -> int:
-        return self._random.randrange(count)
-
-    def finite_power(self, x: Value, power: Fraction) -> Value:
-        if self.algebra.bits(x) * abs(power) > _EXACT_BITS:
-            raise UnsupportedTermError("a number grows too long")
-        return self._rounded(x ** self.number(power))
-
-    def finite_function(self, name: str, x: Value) -> Value:
-        if name == "floor":
-            self._require_apart(x - self.algebra.sympy.Integer(round(x)))
-        elif name != "log" and abs(x) > _LARGEST_EXPONENT:
-            raise UnsupportedTermError("a number grows too large")
-        return self._rounded(getattr(self.algebra.sympy, name)(x))
-
-    def holds(self, x: Value, relation: str) -> bool:
-        self._require_apart(x)
-        return bool((x < 0 and relation != "==") or (x == 0 and relation != "<"))
-
-    def same(self, a: Value, b: Value) -> bool:
-        if not (is_finite(a) and is_finite(b)) or isinstance(a, bool):
-            return type(a) is type(b) and bool(a == b)
-        difference = a - b
-        if difference.is_Rational:
-            return bool(difference == 0)
-        return bool(abs(difference) <= max(abs(a), abs(b), 1) * self._resolution)
-
-    def _rounded(self, x: Value) -> Value:
-        return x if x.is_Rational else x.evalf(_DIGITS)
-
-    def _require_apart(self, x: Value) -> None:
-        """End the sample if digits do not tell a number from 0."""
-        if not x.is_Rational and abs(x) < self._resolution:
-            raise ContradictionError
+def _without(x: Variable, rows: list[Row]) -> list[Row]:
+    """Return the consequences of the rows in which x does not occur."""
+    upper = [r for r in rows if r.terms.get(x, 0) < 0]
+    lower = [r for r in rows if r.terms.get(x, 0) > 0]
+    sums = []
+    for a in lower:
+        for b in upper:
+            total = {y: c / a.terms[x] for y, c in a.terms.items()}
+            for y, c in b.terms.items():
+                total[y] = total.get(y, Fraction(0)) - c / b.terms[x]
+            sums.append(Row({y: c for y, c in total.items() if c}, a.strict or b.strict))
+    return [*(r for r in rows if x not in r.terms), *sums]

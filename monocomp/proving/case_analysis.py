@@ -1,11 +1,17 @@
 """Proof by cases: a statement is evaluated on symbols, along every way its branches can go.
 
 A `Path` is one case. Where a comparison, a maximum or a `where` needs a sign that the case
-does not settle, the case splits (`choose`), and `for_all_cases` takes the parts in turn.
+does not settle, the case splits (`choose`), and `holds_in_all_cases` takes the parts in turn.
 A part keeps its assumptions: x = y is substituted, x < y becomes a linear inequality, and
-parts that contradict themselves are dropped (`inequalities`). So no simplification of
+parts that contradict themselves are dropped. So no simplification of
 Max or Piecewise is ever needed: on each path the two sides are sums, products, powers and
-exponentials, and sympy's expansion decides whether they are equal.
+exponentials, and sympy's expansion decides whether they are equal. A counterexample is a case of
+numbers (`Sample`).
+
+Values are those of the extended reals R u {-inf, inf}, by the conventions of the oracle where it
+gives a number: exp(-inf) = 0, log(0) = -inf, `where` and brackets evaluate only what they choose.
+A result that is no number in the reals (0 / 0, but also 1 / 0, and inf - inf) is undefined, written
+nan, and differs from everything.
 
 Everything here errs on one side: a proof that ends is a proof; one that does not end
 (OutOfTimeError, UnsupportedTermError) says nothing. sympy is imported by
@@ -14,62 +20,52 @@ the first proof, since most runs of the compiler need none.
 
 from __future__ import annotations
 
+import math
+import operator
+import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from fractions import Fraction
+from functools import cache
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from monocomp.proving.arithmetic import (
-    Algebra,
-    Arithmetic,
-    ContradictionError,
-    Expr,
-    UnsupportedTermError,
-    Value,
-    is_finite,
-)
+from monocomp import terms as T
+from monocomp.proving.arithmetic import Algebra, Expr, Row, UnsupportedTermError, is_possible
+from monocomp.proving.reading import meaning
+from monocomp.terms import Term
 
-Variable: TypeAlias = Any  # what is hashable; 1 is the number
-_MOST_ROWS = 400  # elimination may square the number of rows; beyond this, give up
+# A finite number of sympy's, a truth value, or one of the floats inf, -inf and nan.
+Value: TypeAlias = Any
+Evaluator: TypeAlias = Callable[[Term], Value]
 
-
-class Row(NamedTuple):
-    """sum(terms[x] * x) > 0 if strict, else >= 0."""
-
-    terms: Mapping[Variable, Fraction]
-    strict: bool
-
-
-def is_possible(rows: Iterable[Row]) -> bool:
-    """True if all rows can hold at once, as far as linear arithmetic sees."""
-    rows = list(rows)
-    while len(rows) <= _MOST_ROWS:
-        signs = Counter((x, c > 0) for r in rows for x, c in r.terms.items() if x != 1)
-        for terms, strict in rows:
-            constant = terms.get(1, 0)
-            if len(terms) == (1 in terms) and (constant < 0 or (strict and constant == 0)):
-                return False
-        if not signs:
-            return True
-        rows = _without(min(signs, key=lambda s: signs[s[0], True] * signs[s[0], False])[0], rows)
-    return True
+_RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    **{"<": operator.lt, "<=": operator.le, "==": operator.eq}
+}
+# The values of functions at inf and -inf. The ints are numbers.
+_LIMITS: dict[str, tuple[float | int, float | int]] = {
+    "exp": (math.inf, 0),
+    "log": (math.inf, math.nan),
+    "sin": (math.nan, math.nan),
+    "cos": (math.nan, math.nan),
+    "erf": (1, -1),
+    "floor": (math.inf, -math.inf),
+}
 
 
-def _without(x: Variable, rows: list[Row]) -> list[Row]:
-    """Return the consequences of the rows in which x does not occur."""
-    upper = [r for r in rows if r.terms.get(x, 0) < 0]
-    lower = [r for r in rows if r.terms.get(x, 0) > 0]
-    sums = []
-    for a in lower:
-        for b in upper:
-            total = {y: c / a.terms[x] for y, c in a.terms.items()}
-            for y, c in b.terms.items():
-                total[y] = total.get(y, Fraction(0)) - c / b.terms[x]
-            sums.append(Row({y: c for y, c in total.items() if c}, a.strict or b.strict))
-    return [*(r for r in rows if x not in r.terms), *sums]
+class ContradictionError(Exception):
+    """The assumptions of this case exclude each other: there is nothing to show."""
+
+
+def is_finite(x: Value) -> bool:
+    """True if x is a number of sympy's: those are never floats of Python's."""
+    return not isinstance(x, float)
+
+
+def is_undefined(x: Value) -> bool:
+    """True if x is no number."""
+    return isinstance(x, float) and math.isnan(x)
 
 
 _LARGEST_NUMBER = 10**5  # bits
@@ -119,11 +115,11 @@ def holds_in_all_cases(statement: Callable[[Path], bool], tick: Callable[[], Non
         trail[-1][0] += 1
 
 
-class Path(Arithmetic):
+class Path:
     """One case: arbitrary operands, with what its choices assume about them."""
 
     def __init__(self, algebra: Algebra, trail: list[list[int]]) -> None:
-        super().__init__(algebra)
+        self.algebra = algebra
         self._trail = trail  # of every choice which one and of how many, shared by all paths
         self._next = 0
         self._facts: list[tuple[Expr, Set[int]]] = []  # an expression and its signs
@@ -132,9 +128,11 @@ class Path(Arithmetic):
     # Cases.
 
     def real(self, name: str, nonnegative: bool = False) -> Value:
+        """Return an arbitrary real number."""
         return self.algebra.symbol(name, nonnegative)
 
     def choose(self, count: int) -> int:
+        """Return any of 0 ... count - 1: a proof takes all in turn."""
         self.algebra.tick()
         if self._next == len(self._trail):
             self._trail.append([0, count])
@@ -142,6 +140,7 @@ class Path(Arithmetic):
         return self._trail[self._next - 1][0]
 
     def same(self, a: Value, b: Value) -> bool:
+        """True if the two sides of a law are equal here. Undefined sides never are."""
         if not (is_finite(a) and is_finite(b)):
             return not is_finite(a) and not is_finite(b) and bool(a == b)
         if a is b or isinstance(a, bool):
@@ -157,9 +156,127 @@ class Path(Arithmetic):
         quotient = self.algebra.sympy.exp(self._reduced(a - b))
         return bool(self.algebra.ratio(quotient - 1)[0] == 0)
 
+    # Numbers and operators.
+
+    def number(self, x: Fraction | int) -> Value:
+        """Return an exact number."""
+        return self.algebra.number(Fraction(x))
+
+    def add(self, *xs: Value) -> Value:
+        """Return the sum; inf - inf is undefined."""
+        infinite = [x for x in xs if not is_finite(x)]
+        return sum(infinite) if infinite else self.algebra.sympy.Add(*xs)
+
+    def mul(self, *xs: Value) -> Value:
+        """Return the product; 0 * inf is undefined."""
+        if all(map(is_finite, xs)):
+            return self.algebra.sympy.Mul(*xs)
+        return math.prod(float(self.sign(x)) if is_finite(x) else x for x in xs)
+
+    def sign(self, x: Value) -> int:
+        """Return the sign of a finite number."""
+        if self.holds(x, "=="):
+            return 0
+        return -1 if self.holds(x, "<") else 1
+
+    def power(self, x: Value, power: Fraction) -> Value:
+        """Return x ** power for a rational power."""
+        whole = power.denominator == 1
+        if not is_finite(x):
+            if math.isnan(x) or (x < 0 and not whole):
+                return math.nan
+            if power < 0:
+                return self.number(0)
+            return x if power % 2 == 1 else math.inf
+        if whole and power > 0:
+            return self._finite_power(x, power)
+        if self.holds(x, "=="):
+            return self.number(0) if power > 0 else math.nan
+        return math.nan if not whole and self.holds(x, "<") else self._finite_power(x, power)
+
+    def compare(self, relation: str, a: Value, b: Value) -> bool:
+        """Decide a < b, a <= b or a == b. Nothing undefined compares."""
+        if is_finite(a) and is_finite(b):
+            return self.holds(self.add(a, self.mul(self.number(-1), b)), relation)
+        return _RELATIONS[relation](*(0.0 if is_finite(x) else x for x in (a, b)))
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """Return the larger; undefined if either is."""
+        if is_undefined(a) or is_undefined(b):
+            return math.nan
+        return b if self.compare("<=", a, b) else a
+
+    def function(self, name: str, x: Value) -> Value:
+        """Return a function that is smooth or floor, with its limits."""
+        if not is_finite(x):
+            limit = math.nan if math.isnan(x) else _LIMITS[name][x < 0]
+            return limit if isinstance(limit, float) else self.number(limit)
+        if name == "log" and self.holds(x, "<="):
+            return -math.inf if self.holds(x, "==") else math.nan
+        return self._finite_function(name, x)
+
+    # Terms.
+
+    def evaluator(self, operand: Evaluator) -> Evaluator:
+        """Return a function from terms to their values, of conditions to their truth.
+
+        Args:
+            operand: the value of a parameter.
+        """
+
+        @cache
+        def value(t: Term) -> Value:
+            self.algebra.tick()
+            return operand(t) if t.op == "param" else self._value(t, value)
+
+        return value
+
+    def _value(self, t: Term, value: Evaluator) -> Value:
+        match t.op:
+            case "const":
+                is_number = t.kind != "bool" and not isinstance(t.attr, float)
+                return self.number(t.attr) if is_number else t.attr
+            case "mul":  # a bracket that is 0 settles a product: [c] * x is `where(c, x, 0)`
+                if not all(value(a.args[0]) for a in t.args if T.is_bracket(a)):
+                    return self.number(0)
+                return self.mul(*(value(a) for a in t.args if not T.is_bracket(a)))
+            case "compare":
+                sides = (self._as_number(value(a)) for a in t.args)
+                is_negated = t.attr == "!="
+                return self.compare("==" if is_negated else t.attr, *sides) != is_negated
+            case "and":
+                return all(map(value, t.args))
+            case "or":
+                return any(map(value, t.args))
+            case "not":
+                return not value(t.args[0])
+            case "where":
+                return value(t.args[1] if value(t.args[0]) else t.args[2])
+        args = list(map(value, t.args))
+        match t.op:
+            case "cast":
+                return self._as_number(*args)
+            case "pow":
+                return self.power(args[0], t.attr)
+            case "add":
+                return self.add(*args)
+            case "maximum":
+                return self.maximum(*args)
+        if t.op in _LIMITS:
+            return self.function(t.op, *args)
+        if (made_up := meaning(t.op)) is None:
+            raise UnsupportedTermError(t.op)
+        operands = dict(zip("xy", args, strict=False))
+        return self.evaluator(lambda t: operands[t.attr])(made_up)
+
+    def _as_number(self, x: Value) -> Value:
+        """Return a number, 0 or 1 for a condition."""
+        return self.number(int(x)) if isinstance(x, bool) else x
+
     # Finite arithmetic.
 
-    def finite_power(self, x: Value, power: Fraction) -> Value:
+    def _finite_power(self, x: Value, power: Fraction) -> Value:
+        """Return x ** power where that is defined, and x is not 0 unless the power is positive."""
         algebra = self.algebra
         if algebra.bits(x) * abs(power) > _LARGEST_NUMBER:
             raise UnsupportedTermError("a number grows too long")
@@ -169,15 +286,17 @@ class Path(Arithmetic):
         sizes = root.atoms(algebra.sympy.Abs)  # sympy's sqrt(x ** 2)
         return root.xreplace({a: a.args[0] * self.sign(a.args[0]) for a in sizes})
 
-    def finite_function(self, name: str, x: Value) -> Value:
+    def _finite_function(self, name: str, x: Value) -> Value:
+        """Return exp, log (of a positive number), sin, cos, erf or floor of a finite x."""
         x = self.algebra.expand(self._reduced(x))
-        if x.is_number and (x.has(self.algebra.sympy.exp) or abs(x) > _LARGEST_EXPONENT):
+        if x.is_number and abs(x) > _LARGEST_EXPONENT:
             raise UnsupportedTermError("a number grows too large")
         return getattr(self.algebra.sympy, name)(x)
 
     # Signs.
 
     def holds(self, x: Value, relation: str) -> bool:
+        """Decide x < 0, x <= 0 or x == 0, for a finite x."""
         numerator, denominator = self.algebra.ratio(self._reduced(x))
         numerator = self._between_exponents(numerator)
         cases = _CASES[relation]
@@ -229,11 +348,15 @@ class Path(Arithmetic):
             raise ContradictionError
         if len(possible) == 1:
             return possible[0]
-        chosen = possible[self.choose(len(possible))]
+        chosen = self._chosen(possible)
         self._facts.append((x, chosen))
         if chosen == {0}:
             self._solve(x)
         return chosen
+
+    def _chosen(self, possible: Sequence[Set[int]]) -> Set[int]:
+        """Return the signs that this case has, of those that are possible."""
+        return possible[self.choose(len(possible))]
 
     # Assumptions.
 
@@ -285,3 +408,36 @@ class Path(Arithmetic):
         new = {symbol: value}
         self._solved = {s: self.algebra.expand(v.xreplace(new)) for s, v in self._solved.items()}
         self._solved[symbol] = value
+
+
+_NUMBERS = (*map(Fraction, (1, 2, 3, 0, -1, 5, -2)), *(Fraction(n, 6) for n in (3, 2, -9, 42)))
+_ALIKE = 12  # samples of as many numbers
+
+
+class Sample(Path):
+    """A case of numbers at random, which sympy keeps exact.
+
+    The first samples are of few simple numbers, and show best what is wrong. A comparison that
+    sympy does not decide ends a sample (ContradictionError), so a case never rests on rounding.
+    """
+
+    def __init__(self, seed: int, algebra: Algebra) -> None:
+        super().__init__(algebra, [])
+        self._random = random.Random(seed)
+        self._numbers = _NUMBERS[: 1 + seed // _ALIKE]
+
+    def real(self, name: str, nonnegative: bool = False) -> Value:
+        x = self._random.choice(self._numbers)
+        return self.number(abs(x) if nonnegative else x)
+
+    def choose(self, count: int) -> int:
+        return self._random.randrange(count)
+
+    def same(self, a: Value, b: Value) -> bool:
+        is_same = super().same(a, b)
+        if not is_same and is_finite(a) and is_finite(b) and not isinstance(a, bool):
+            self.sign(a - b)
+        return is_same
+
+    def _chosen(self, possible: Sequence[Set[int]]) -> Set[int]:
+        raise ContradictionError

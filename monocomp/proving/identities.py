@@ -14,10 +14,10 @@ from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula, chain, sentence, words
 from monocomp.language.printing import equation
 from monocomp.proving import reading
-from monocomp.proving.arithmetic import (
-    Arithmetic,
+from monocomp.proving.case_analysis import (
     ContradictionError,
     Evaluator,
+    Path,
     Value,
     is_finite,
 )
@@ -65,7 +65,7 @@ class Identity:
         needed = () if self.condition is T.TRUE else (formula(self.condition),)
         return sentence(chain("=", *self.shown), *where(needed))
 
-    def evaluator(self, case: Arithmetic) -> Evaluator:
+    def evaluator(self, case: Path) -> Evaluator:
         """Return the values of terms in a case, for operands for which the condition holds. Each
         is chosen when it is asked for: a proof splits cases only over operands that matter."""
         signs = (
@@ -86,7 +86,7 @@ class Identity:
             raise ContradictionError
         return value
 
-    def sides(self, case: Arithmetic, number: int, value: Evaluator) -> Sequence[Value]:
+    def sides(self, case: Path, number: int, value: Evaluator) -> Sequence[Value]:
         """Return the values of a field on both sides."""
         return value(self.left[number]), value(self.right[number])
 

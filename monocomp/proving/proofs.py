@@ -36,7 +36,7 @@ from monocomp.terms.algebra import SE_PAIR
 from monocomp.terms.domain import MASKS_ARE_ADDED, Assumptions, domain
 from monocomp.terms.equations import Equations
 
-PROVER_VERSION = 9  # part of what results are remembered under; raise it with every change
+PROVER_VERSION = 10  # part of what results are remembered under; raise it with every change
 
 
 def prove_monoid(

@@ -14,8 +14,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from monocomp.declarations.record import record
 from monocomp.display.formulas import Formula
-from monocomp.proving.arithmetic import Algebra, ContradictionError, Sample, UnsupportedTermError
-from monocomp.proving.case_analysis import OutOfTimeError, Path, clock, holds_in_all_cases
+from monocomp.proving.arithmetic import Algebra, UnsupportedTermError
+from monocomp.proving.case_analysis import (
+    ContradictionError,
+    OutOfTimeError,
+    Path,
+    Sample,
+    clock,
+    holds_in_all_cases,
+)
 from monocomp.proving.identities import Claim, show_values
 
 TIME_LIMIT = 10.0  # seconds for one law

@@ -19,8 +19,14 @@ from monocomp import terms as T
 from monocomp.errors import MonoidLawError
 from monocomp.language import checker
 from monocomp.proving import monoid_laws, proofs, prover
-from monocomp.proving.arithmetic import Algebra, ContradictionError, Sample
-from monocomp.proving.case_analysis import OutOfTimeError, clock, holds_in_all_cases
+from monocomp.proving.arithmetic import Algebra
+from monocomp.proving.case_analysis import (
+    ContradictionError,
+    OutOfTimeError,
+    Sample,
+    clock,
+    holds_in_all_cases,
+)
 from monocomp.proving.identities import Claim
 from monocomp.proving.prover import Law
 from monocomp.reference import oracle
