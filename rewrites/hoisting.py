@@ -79,7 +79,7 @@ hoisting.add(
         # A choice of which the first branch is 0 makes a filter of what does not hold then.
         filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
         """,
-        a_is_guarded=Guard(_is_guarded, "Z[N[{1}]]"),
+        a_is_guarded=Guard(_is_guarded),
         a_is_free_to_leave=Guard(_is_free_to_leave),
     )
 )
@@ -120,7 +120,7 @@ def _is_number(name: str) -> Guard:
         t = found.terms[name]
         return not t.free and not t.folded
 
-    return Guard(holds, "3")
+    return Guard(holds)
 
 
 def _are_of_one_weight(bindings: Bindings) -> bool:

@@ -208,9 +208,9 @@ results.add(
         # A sum of differently weighted terms is a sum of sums, one for each weight.
         split_weights: {_SPLIT}  needs x finite if there, worth a is of one weight
         """,
-        a_is_mixed_with_results=Guard(_is_mixed, "max[k](S[i,k])"),
-        a_is_of_one_result=Guard(_is_separable, "max[k](S[i,k])", _addend),
-        a_is_of_one_weight=Guard(_is_weighted, "exp({0})", _weight),
+        a_is_mixed_with_results=Guard(_is_mixed),
+        a_is_of_one_result=Guard(_is_separable, _addend),
+        a_is_of_one_weight=Guard(_is_weighted, _weight),
     )
 )
 

@@ -71,14 +71,7 @@ def is_undefined(x: Value) -> bool:
 _LARGEST_NUMBER = 10**5  # bits
 _LARGEST_EXPONENT = 10**4  # sympy would write a tower of exponentials out
 _ALL_SIGNS = frozenset((-1, 0, 1))
-# The signs for which a relation to 0 holds, and then those for which it fails. No inequality says
-# "not 0", so that is two cases.
-_CASES: dict[str, Sequence[Set[int]]] = {
-    "<": ({-1}, {0, 1}),
-    "<=": ({-1, 0}, {1}),
-    "==": ({0}, {-1}, {1}),
-    "sign": ({-1}, {0}, {1}),
-}
+_SIGNS: dict[str, Set[int]] = {"<": {-1}, "<=": {-1, 0}, "==": {0}}  # of which it holds
 
 
 class OutOfTimeError(Exception):
@@ -299,15 +292,12 @@ class Path:
         """Decide x < 0, x <= 0 or x == 0, for a finite x."""
         numerator, denominator = self.algebra.ratio(self._reduced(x))
         numerator = self._between_exponents(numerator)
-        cases = _CASES[relation]
         signs = self._signs(numerator) if denominator == 1 else _ALL_SIGNS
-        if sum(not signs.isdisjoint(case) for case in cases) > 1:
-            sign, numerator = self._outer_sign(numerator, denominator)
-            if numerator is None:
-                return sign in cases[0]
-            cases = [{sign * s for s in case} for case in cases]
-            signs = self._signs(numerator)
-        return self._split(numerator, signs, cases) <= cases[0]
+        if not signs:
+            raise ContradictionError
+        if len({sign in _SIGNS[relation] for sign in signs}) == 1:
+            return min(signs) in _SIGNS[relation]
+        return self._product_sign(numerator, denominator) in _SIGNS[relation]
 
     def _between_exponents(self, x: Expr) -> Expr:
         """Return c (u - v) for x = c (exp(u) - exp(v)), which has the same sign."""
@@ -322,41 +312,27 @@ class Path:
             difference += self.algebra.number(c) * sum(f.args[0] for f in factors)
         return self.algebra.expand(difference)
 
-    def _outer_sign(self, *quotient: Expr) -> tuple[int, Expr | None]:
-        """Return the sign of all factors but one, and that one; None if no sign is open."""
-        sign, open_factors = 1, list[Expr]()
+    def _product_sign(self, *quotient: Expr) -> int:
+        """Return the sign of a product or quotient here, by those of its factors."""
+        sign = 1
         for factor in chain.from_iterable(map(self.algebra.factors, quotient)):
-            signs = self._signs(factor)
-            if len(signs) == 1:
-                sign *= min(signs)
-            elif factor not in open_factors:
-                open_factors.append(factor)
-            else:
-                open_factors.remove(factor)  # a square, and no zero if below
-                sign *= min(self._split(factor, signs)) ** 2
-        while sign and len(open_factors) > 1:
-            factor = open_factors.pop(0)
-            sign *= min(self._split(factor, self._signs(factor)))
-        return sign, open_factors[0] if sign and open_factors else None
+            sign *= self._split(factor) if sign else 0
+        return sign
 
-    def _split(
-        self, x: Expr, signs: Set[int], cases: Sequence[Set[int]] = _CASES["sign"]
-    ) -> Set[int]:
-        """Return the signs of x here, in one of the cases: as many paths as are possible."""
-        possible = [case & signs for case in cases if case & signs]
-        if not possible:
+    def _split(self, x: Expr) -> int:
+        """Return the sign of x here, in one of the cases: as many paths as are possible."""
+        signs = sorted(self._signs(x))
+        if not signs:
             raise ContradictionError
-        if len(possible) == 1:
-            return possible[0]
-        chosen = self._chosen(possible)
-        self._facts.append((x, chosen))
-        if chosen == {0}:
-            self._solve(x)
-        return chosen
+        if len(signs) > 1:
+            signs = [signs[self._choose_sign(len(signs))]]
+            self._facts.append((x, {*signs}))
+            if signs == [0]:
+                self._solve(x)
+        return signs[0]
 
-    def _chosen(self, possible: Sequence[Set[int]]) -> Set[int]:
-        """Return the signs that this case has, of those that are possible."""
-        return possible[self.choose(len(possible))]
+    def _choose_sign(self, count: int) -> int:
+        return self.choose(count)
 
     # Assumptions.
 
@@ -439,5 +415,5 @@ class Sample(Path):
             self.sign(a - b)
         return is_same
 
-    def _chosen(self, possible: Sequence[Set[int]]) -> Set[int]:
+    def _choose_sign(self, count: int) -> int:
         raise ContradictionError

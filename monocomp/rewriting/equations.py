@@ -12,7 +12,6 @@ which variables are read from inputs. So translation, oracle and printer take it
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field
@@ -42,58 +41,28 @@ from monocomp.terms import Term
 from monocomp.translation.translator import translate
 
 
-@record()
-class Predicate:
-    """A property that a rule may need of a variable.
-
-    Attributes:
-        holds: decides it of a term, by facts.
-        points: decides it of a number, with NaN for what is unspecified.
-        example: a term of which it holds, with {0} for what is read, or {1} for an index.
-        hypothesis: the same as a condition on a real number.
-        missed: a term of which it does not hold.
-    """
-
-    holds: Callable[[Term], bool]
-    points: Callable[[float], bool]
-    example: str
-    hypothesis: Callable[[Term], Term] = lambda x: T.TRUE
-    missed: str = "{0}"
+def _everywhere(x: Term) -> Term:
+    return T.TRUE
 
 
-def _below(a: Term, b: Term) -> Term:
-    return T.compare("<", a, b)
+def _from_zero(x: Term) -> Term:
+    return T.compare("<=", T.ZERO, x)
 
 
-PREDICATES = {
-    "finite if read": Predicate(
-        T.is_finite_if_read, lambda x: x > -math.inf, "{0}", missed="log(abs({0}) - 3)"
-    ),
-    "finite if there": Predicate(
-        T.is_finite_if_there, lambda x: x > -math.inf, "{0}", missed="log(abs({0}))"
-    ),
-    "unmasked": Predicate(T.exceeds_minus_infinity, lambda x: x != -math.inf, "{1}"),
-    "unmasked if read": Predicate(
-        T.is_unmasked_if_read, lambda x: x != -math.inf, "{0}", missed="log(abs({0}))"
-    ),
-    "a weight": Predicate(
-        T.is_nonnegative, lambda x: x >= 0, "exp({0})", lambda x: T.compare("<=", T.ZERO, x)
-    ),
-    "positive": Predicate(
-        T.is_positive, lambda x: not x <= 0, "(1 + {0} ** 2)", lambda x: _below(T.ZERO, x)
-    ),
-    "positive where it is a number": Predicate(
-        T.is_positive_if_specified,
-        lambda x: not x <= 0,
-        "(1 / abs({0}))",
-        lambda x: _below(T.ZERO, x),
-    ),
-    "nonnegative": Predicate(
-        T.is_nonnegative,
-        lambda x: not x < 0,
-        "{0} ** 2",
-        lambda x: T.compare("<=", T.ZERO, x),
-    ),
+def _above_zero(x: Term) -> Term:
+    return T.compare("<", T.ZERO, x)
+
+
+# What a rule may need of a variable: the fact that decides it of a term, and the same as a
+# condition on a real number.
+PREDICATES: dict[str, tuple[Callable[[Term], bool], Callable[[Term], Term]]] = {
+    "finite if read": (T.is_finite_if_read, _everywhere),
+    "finite if there": (T.is_finite_if_there, _everywhere),
+    "unmasked if read": (T.is_unmasked_if_read, _everywhere),
+    "a weight": (T.is_nonnegative, _from_zero),
+    "nonnegative": (T.is_nonnegative, _from_zero),
+    "positive": (T.is_positive, _above_zero),
+    "positive where it is a number": (T.is_positive_if_specified, _above_zero),
 }
 
 
@@ -114,7 +83,7 @@ class Need:
         """Return the name of the fact that decides it, or "form"."""
         if self.free_of is not None:
             return "form"
-        return "has_element" if self.is_of_fold else PREDICATES[self.words].holds.__name__
+        return "has_element" if self.is_of_fold else PREDICATES[self.words][0].__name__
 
     def holds(self, bindings: Bindings) -> bool:
         """Decide whether what was found meets it."""
@@ -122,7 +91,7 @@ class Need:
         if self.free_of is not None:
             bound, _ = bindings.folds[self.free_of]
             return t.free.isdisjoint(i.name for i in bound)
-        return T.has_element(t) if self.is_of_fold else PREDICATES[self.words].holds(t)
+        return T.has_element(t) if self.is_of_fold else PREDICATES[self.words][0](t)
 
     @property
     def is_of_fold(self) -> bool:
@@ -143,12 +112,10 @@ class Guard:
 
     Attributes:
         holds: decides it of what matches.
-        example: a term for which it holds (`Predicate`).
         key: a value that is the same for all addends or factors that a variable takes.
     """
 
     holds: Test
-    example: str = "{0}"
     key: Callable[[Bindings], Hashable] | None = None
 
 
@@ -281,7 +248,7 @@ class Equation(Rule):
                 return T.disjunction(*(c for v in filters for c in params[v]))
             if need.free_of is not None:
                 return T.TRUE
-            return T.conjunction(*map(PREDICATES[need.words].hypothesis, params[need.name]))
+            return T.conjunction(*map(PREDICATES[need.words][1], params[need.name]))
 
         choices = (T.disjunction(*map(hypothesis, choice)) for choice in self.needs)
         return Identity.of(left, right, T.conjunction(*choices))
@@ -381,45 +348,6 @@ class Equation(Rule):
                 return new
         return None
 
-    # Examples.
-
-    def example(self, without: Need | None = None) -> tuple[str, str]:
-        """Return both sides as programs that meet the needs by the form of what is read, or, for a
-        near miss, all needs except one."""
-        dropped = next((choice for choice in self.needs if without in choice), ())
-        needs = [_first(choice, dropped) for choice in self.needs if choice != dropped]
-        more = [without.free_of] if without is not None and without.free_of else []
-
-        def write(variable: str) -> str:
-            others = more if without is not None and without.name == variable else []
-            index = ("i", *self.scopes[variable], *others)[-1]
-            text = self.read(variable, *others)
-            for words, guard in self.worth.items():
-                text = guard.example.format(text, index) if words[:2] == f"{variable} " else text
-            for need in dropped:
-                if need.name == variable and need.words in PREDICATES:
-                    text = PREDICATES[need.words].missed.format(text)
-            said = [n.words for n in needs if n.name == variable and n.words in PREDICATES]
-            for words in said:
-                if words != "nonnegative" or "positive" not in said:
-                    text = PREDICATES[words].example.format(text, index)
-            return text
-
-        sides = [self.left, self.right]
-        for need in needs:
-            if need.is_of_fold:
-                sides = [re.sub(rf"\[{need.name} if \w+\]", f"[{need.name}]", s) for s in sides]
-        left, right = (self.program(side, write) for side in sides)
-        return left, right
-
-
-def _first(choice: tuple[Need, ...], dropped: tuple[Need, ...]) -> Need:
-    """Return the need of a choice that an example meets, if it can none of those that are
-    dropped, nor one that implies them."""
-    names = {need.name for need in dropped}
-    allowed = [need for need in choice if need not in dropped]
-    return next((n for n in allowed if n.name not in names), allowed[0])
-
 
 def _names(choice: tuple[Need, ...]) -> set[str]:
     return {need.name for need in choice}
@@ -462,7 +390,7 @@ def _equation(name: str, *stated: Any) -> Equation:
     made = Equation(name, apply, *stated)
     if not made.is_definition:
         x, words = T.param("x", "float"), dict.fromkeys(n.words for c in made.needs for n in c)
-        hypotheses = (PREDICATES[w].hypothesis(x) for w in words if w in PREDICATES)
+        hypotheses = (PREDICATES[w][1](x) for w in words if w in PREDICATES)
         needs = (" or ".join(map(str, choice)) for choice in made.needs)
         texts = made.law, *needs, *map(T.show, hypotheses)
         RULE_LAWS[name] = RuleLaw(name, made.law, texts, made.claims_of_law)

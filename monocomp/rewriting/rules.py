@@ -53,10 +53,6 @@ class Rule:
         match = re.search(rf"^{title}:[ \t]*(.*(?:\n[ \t]+.*)*)", doc, re.MULTILINE)
         return re.sub(r"\n[ \t]+", "\n", match[1]).strip() if match else ""
 
-    def example(self) -> tuple[str, str]:
-        """Return a program before and after."""
-        return self.section("before"), self.section("after")
-
     @property
     def needed(self) -> str:
         """Return what it needs, in words."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.equations import PREDICATES, Equation, Need
+from tests.rewriting.examples import FORMS
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -65,7 +66,7 @@ def _inputs(
 def _points(law: Equation, name: str, without: Need | None) -> list[float]:
     """The points that meet the needs of a variable alone."""
     own = [
-        [PREDICATES[need.words].points for need in choice]
+        [FORMS[need.words][0] for need in choice]
         for choice in law.needs
         if without not in choice
         and all(need.name == name and need.words in PREDICATES for need in choice)
@@ -95,5 +96,5 @@ def _meets(law: Equation, need: Need, inputs: dict[str, Array]) -> Array:
         (name,) = (v for v in law.conditions if need.name in law.scopes[v])
         return inputs[name.upper()].reshape(SAMPLES, -1).any(axis=1)
     values = inputs[need.name.upper()].reshape(SAMPLES, -1)
-    holds = np.frompyfunc(PREDICATES[need.words].points, 1, 1)
+    holds = np.frompyfunc(FORMS[need.words][0], 1, 1)
     return np.asarray(holds(values), bool).all(axis=1)

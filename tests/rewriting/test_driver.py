@@ -18,6 +18,7 @@ from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
 from tests.rewrites.rules import equations
+from tests.rewriting.examples import example
 
 
 def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
@@ -109,7 +110,7 @@ def derived(program: Equations) -> Rewriter:
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("name", RULES)
 def test_no_rule_is_undone(name: str, side: str) -> None:
-    derived(equations(RULES[name].example()[side == "after"]))
+    derived(equations(example(RULES[name])[side == "after"]))
 
 
 @pytest.mark.parametrize("text", UNDONE)
