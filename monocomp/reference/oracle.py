@@ -331,8 +331,8 @@ class _Evaluator:
         states = [evaluate(monoid.unit, {})]
         for n in range(count):
             fields: dict[str, Value] = dict(zip(monoid.fields, states[-1], strict=True))
-            for name, old, of in zip(monoid.fields, states[-1], elements, strict=True):
-                fields[name + "'"] = replace(old, array=of[..., n])
+            for name, old, element in zip(monoid.fields, states[-1], elements, strict=True):
+                fields[name + "'"] = replace(old, array=element[..., n])
             at = Value(tuple(outer), chosen[..., n])
             new = zip(states[-1], evaluate(monoid.combine, fields), strict=True)
             states.append([_chosen(at, after, before) for before, after in new])
