@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 
 from monocomp import terms as T
@@ -36,22 +35,12 @@ def assume_filter(t: Term) -> Term | None:
     if t.op != "fold" or t.args[0] is T.TRUE:
         return None
     opened, (condition, *bodies) = T.open_fold(t)
-    known = frozenset(T.conjuncts(condition))
-    new = [_assume(b, known) for b in bodies]
+    new = bodies
+    for c in T.conjuncts(condition):
+        new = [T.replace(b, c, T.TRUE) for b in new]
     if new == bodies:
         return None
     return T.refold(t, condition, *new, opened=opened)
-
-
-def _assume(t: Term, known: frozenset[Term]) -> Term:
-    """Return a term where the conditions hold."""
-    if t.kind == "bool":
-        return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
-    if T.is_bracket(t):
-        return T.rebuild(t, (_assume(t.args[0], known),))
-    if t.op in ("mul", "add", "where", "exp", "pow", "log"):
-        return T.map_children(t, lambda a: _assume(a, known))
-    return t
 
 
 @results.procedure
@@ -268,40 +257,27 @@ def share_filter(t: Term) -> Term | None:
 
 @quotients.procedure
 def divide_addends(t: Term) -> Term | None:
-    """A sum is divided addend by addend where a divisor cancels.
+    """Divide the addends of a sum in which a divisor cancels; the others stay together.
 
     Law:     `(a * p + b) / p = a + b / p`
     Claims:  distributivity
-    Needs:   an addend is divided without rest, or the divisor is over a set, and mostly cancels;
-             those that are not stay together where the divisor may be 0
+    Needs:   an addend is divided without rest, or the divisor is over a set, and mostly cancels
     before:  A[i] = (X[i] * Y[i] + Z[i]) / Y[i]
     after:   A[i] = X[i] * Y[i] / Y[i] + Z[i] / Y[i]
     """
     if t.op != "mul":
         return None
-    divisors = {f.args[0]: f.attr for f in t.args if f.op == "pow" and f.attr < 0}
-    for f in t.args if divisors else ():
-        divide = {b: n for b, n in divisors.items() if any(_cancels(a, b, n) for a in addends(f))}
-        if f.op == "add" and divide:
-            inverses = [T.power_of(base, n) for base, n in divide.items()]
-            others = (g for g in t.args if g is not f and g not in inverses)
-            divided = (T.mul(*inverses, a) for a in _apart_from_rest(f, divide))
-            return T.mul(*others, T.add(*divided))
+    for inverse in (f for f in t.args if f.op == "pow" and f.attr < 0):
+        divisor, least = inverse.args[0], 0 if inverse.folded else -inverse.attr
+        for f in (f for f in t.args if f.op == "add"):
+            powers = [dict(map(T.base_and_power, factors(a))).get(divisor, -1) for a in f.args]
+            divided = [a for a, n in zip(f.args, powers, strict=True) if n >= least]
+            if divided:
+                rest = T.add(T.ZERO, *(a for a in f.args if a not in divided))
+                others = (g for g in t.args if g is not f and g is not inverse)
+                quotients = (T.mul(inverse, a) for a in (*divided, rest))
+                return T.mul(*others, T.add(*quotients))
     return None
-
-
-def _apart_from_rest(total: Term, divisors: Mapping[Term, Fraction]) -> list[Term]:
-    """Return the addends, and as one those in which a divisor that may be 0 does not cancel: each
-    over it is infinite, and inf - inf has no value."""
-    unsure = {b: n for b, n in divisors.items() if not T.is_positive(b)}
-    rest = [a for a in total.args if not all(_cancels(a, b, n) for b, n in unsure.items())]
-    return [*(a for a in total.args if a not in rest), *([T.add(*rest)] if rest else [])]
-
-
-def _cancels(addend: Term, divisor: Term, n: Fraction) -> bool:
-    """True if an addend has a divisor as a factor, in the power of that unless it is over a set."""
-    least = 0 if divisor.folded else -n
-    return any(b is divisor and p >= least for b, p in map(T.base_and_power, factors(addend)))
 
 
 def _are_out_of_order(bindings: Bindings) -> bool:

@@ -116,6 +116,9 @@ VARIANTS = {
         "sum[k if k <= i and k < 3](exp(where(k < 3, X[i,k], -inf)))"
         " => sum[k if k <= i and k < 3](exp(X[i,k]))",
         "max[k if k <= i](where(k <= i, X[i,k], 0)) => max[k if k <= i](X[i,k])",
+        # in a fold inside, and where it is one of two
+        "sum[k if k < i](max[j if k < i](D[i,j,k]) * Y[k]) => sum[k if k < i](max[j](D[i,j,k]) * Y[k])",
+        "sum[k if k < i](where(k < i or Y[k] < 0, X[i,k], 0)) => sum[k if k < i](X[i,k])",
         # the filter guards a read at a computed position
         "sum[k if 0 < k](where(0 < k, X[i,k - 1], 0)) => sum[k if 0 < k](X[i,k - 1])",
     ],
@@ -175,10 +178,7 @@ VARIANTS = {
         "(B[i] * X[i,0] + Y[0] - 1) / B[i] => X[i,0] * (B[i] != 0) + (Y[0] - 1) / B[i]",
         "(B[i] * X[i,0] + B[i] / X[i,0] - 1) / X[i,0]"
         " => B[i] * (X[i,0] != 0) + (B[i] / X[i,0] - 1) / X[i,0]",
-        # but over what is never 0
-        "(Y[0] * (exp(B[i]) + 1) + Y[1] - B[i]) / (exp(B[i]) + 1)"
-        " => Y[0] + Y[1] / (exp(B[i]) + 1) - B[i] / (exp(B[i]) + 1)",
-        # which a sum over nothing is
+        # a sum over nothing is 0
         "(B[i] * sum[k if k < i](exp(Y[k])) + B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))"
         " => B[i] * (0 < sum[k if k < i](exp(Y[k]))) + (B[i] - Y[1]) / sum[k if k < i](exp(Y[k]))",
     ],
