@@ -83,13 +83,10 @@ class Scaled(NamedTuple):
     Attributes:
         whole: the number as a term.
         place: the innermost plain term within it that is written anew, and how.
-        logarithm: the exponent as it came about, which exp multiplies out: x * (y - z) has more
-            digits than x * y - x * z.
     """
 
     whole: Term
     place: tuple[Term, Term] | None = None
-    logarithm: Term = T.ZERO
 
     @property
     def exponent(self) -> Term:
@@ -126,8 +123,7 @@ def _scaled(t: Term, need: Need, known: Term) -> Scaled:
     place = operator.place
     if place is None and whole is not t and exponent_of(whole) is T.ZERO:
         place = t, whole
-    is_told = exponent_of(T.exp(operator.exponent)) is exponent_of(whole)
-    return Scaled(whole, place, operator.exponent if is_told else exponent_of(whole))
+    return Scaled(whole, place)
 
 
 @lru_cache(maxsize=65536)
@@ -140,14 +136,12 @@ class _Operator:
 
     Attributes:
         place: the innermost plain term that an operand writes anew, and how.
-        exponent: that of the number, before exp multiplies it out.
     """
 
     def __init__(self, need: Need, known: Term) -> None:
         self.need = need
         self.known = known
         self.place: tuple[Term, Term] | None = None
-        self.exponent = T.ZERO
 
     def scaled(self, t: Term) -> Term:
         """Apply the law of a term's operator; an integer has no exponent."""
@@ -210,7 +204,6 @@ class _Operator:
         if need > self.need:
             parts = [part(f, need) for f in t.args]
         whole = T.rebuild(t, tuple(self.use(p).whole for p in parts))
-        self.exponent = T.add(*(p.logarithm for p in parts))
         if whole is not t:  # numbers stand before products, in what is brought to normal form
             whole = factor_number(whole) or whole
         whole = _in_choice(whole)
@@ -221,7 +214,6 @@ class _Operator:
         is_asked = t.op == "power" or t.attr < 0 or t.attr.denominator > 1
         x = self.asked(t.args[0]) if is_asked else self.operand(t.args[0])
         if t.op == "pow":
-            self.exponent = T.mul(T.const(t.attr, "float"), x.logarithm)
             return T.rebuild(t, (x.whole,))
         n = self.plain(t.args[1])
         if n.op != "const" or not T.is_nonnegative(x.value):
@@ -231,7 +223,7 @@ class _Operator:
     def logarithm(self, t: Term) -> Term:
         """log(exp(m) v) = m + log(v)"""
         x = self.asked(t.args[0])
-        return T.add(x.logarithm, T.log(x.value))
+        return T.add(x.exponent, T.log(x.value))
 
     def sigmoid(self, t: Term) -> Term:
         """1 / (1 + exp(-x)) = exp(min(x, 0)) / (1 + exp(-abs(x)))"""
@@ -280,9 +272,9 @@ class _Operator:
         conditions = (c for c in map(T.is_weight_there, fixed) if c is not None)
         weights = (T.compare("!=", w, T.ZERO) for w in _weights(value, exponent, name))
         condition = T.conjunction(condition, *weights)
-        self.exponent = T.add(largest(bound, condition, moving), *fixed)
         total = mantissa(bound, condition, value, moving)
-        return T.mul(T.bracket(T.conjunction(*conditions)), total, T.exp(self.exponent))
+        joint = T.exp(T.add(largest(bound, condition, moving), *fixed))
+        return T.mul(T.bracket(T.conjunction(*conditions)), total, joint)
 
     def are_bounded(self, body: Term, exponent: Term, known: Term, name: str) -> bool:
         """True if the elements of a sum are at most 1 by their form, where a condition holds."""
@@ -308,8 +300,7 @@ class _Operator:
         values = domain(t, MASKS_ARE_READ, frozenset(T.conjuncts(self.known)))
         is_asked = self.need is Need.SUMS and not values.masked
         if is_asked and element.value is T.ONE and element.exponent is not T.ZERO:
-            self.exponent = T.fold(t.attr.monoid, (bound,), condition, element.exponent)
-            return T.exp(self.exponent)
+            return T.exp(T.fold(t.attr.monoid, (bound,), condition, element.exponent))
         return T.fold(t.attr.monoid, (bound,), condition, element.whole)
 
 
