@@ -56,7 +56,7 @@ class Derivation(Rendered):
 
     def rewriter(self) -> Rewriter:
         """Return a rewriter that goes on from here; kernels are planned again."""
-        rewriter = Rewriter(self.start, steps=self.steps[: len(self.steps) - self.planned])
+        rewriter = Rewriter(self.start, self.steps[: len(self.steps) - self.planned])
         rewriter.finished = self.finished
         return rewriter
 

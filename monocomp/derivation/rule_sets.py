@@ -61,14 +61,14 @@ def derive(
 
     Args:
         program: a program in index terms.
-        step_limit: stop after so many steps.
+        step_limit: give only so many steps.
         rules: the names of the rules to use, in the order in which a rule set tries them; all
             in the usual order, unless given. The order of the sets stays: together they
             would undo one another's work.
     """
-    rewriter = Rewriter(program, step_limit)
+    rewriter = Rewriter(program)
     finish(rewriter, rules)
-    return rewriter
+    return rewriter if step_limit is None else rewriter.first(step_limit)
 
 
 def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
@@ -84,7 +84,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(used)
-    rewriter.finished = not rewriter.stopped
+    rewriter.finished = True
     rewriter.forget()
 
 
@@ -97,7 +97,6 @@ def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
 
 def complete(rewriter: Rewriter) -> None:
     """Take the steps without which no kernel is generated."""
-    rewriter.limit = None
     rewriter.inline_definitions()
     rewriter.exhaust(elaboration)
 

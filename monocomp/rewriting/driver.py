@@ -146,22 +146,21 @@ def result_of(start: Equations, steps: Sequence[Step]) -> Equations:
 class Rewriter:
     """Applies rule sets to a program and records every step."""
 
-    def __init__(
-        self, program: Equations, step_limit: int | None = None, steps: Iterable[Step] = ()
-    ) -> None:
+    def __init__(self, program: Equations, steps: Iterable[Step] = ()) -> None:
         self.start = program
         self.steps = list(steps)
         self.program = result_of(program, self.steps)
-        self.limit = step_limit
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
         self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
         self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
-    @property
-    def stopped(self) -> bool:
-        """True if as many steps were made as asked for."""
-        return self.limit is not None and len(self.steps) >= self.limit
+    def first(self, count: int) -> Rewriter:
+        """Return a rewriter that has stopped after so many steps."""
+        rewriter = Rewriter(self.start, self.steps[:count])
+        rewriter.finished = self.finished and len(self.steps) < count
+        rewriter.depends_on_sizes = self.depends_on_sizes
+        return rewriter
 
     def take(self, step: Step) -> None:
         """Take a step."""
@@ -203,8 +202,6 @@ class Rewriter:
         self.program = replace(self.program, kept=stay)
         names = [e.name for e in self.program.equations if e.name not in stay]
         for name in names:
-            if self.stopped:
-                return
             readers = (*self.program.given, *self.program.equations)
             if any(name in e.body.names for e in readers):
                 self._inline(self.program.by_name[name])
@@ -232,7 +229,7 @@ class Rewriter:
         for name in [e.name for e in self.program.given]:
             given = next(e for e in self.program.given if e.name == name)
             new = replace(given, body=normalise(given.body))
-            if new != given and not self.stopped:
+            if new != given:
                 program = self.program.with_given(new)
                 users = self.program.changed(program)
                 parts = self._shown(given.body), self._shown(new.body)
@@ -248,8 +245,6 @@ class Rewriter:
         free_names = (c for c in "STUVWXYZ" if c not in taken)
         for equation in self.program.equations:
             for t in T.subterms(equation.body):
-                if self.stopped:
-                    return
                 if t.op in ("fold", "fold_at") and t.attr.monoid in OF_LOGITS:
                     self._name_operand(equation, T.open_fold(t)[1][1], free_names)
 
@@ -278,7 +273,7 @@ class Rewriter:
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
         normal = self._normal[rules]
-        while not self.stopped and self._apply(rules, normal, None):
+        while self._apply(rules, normal, None):
             pass
 
     def apply(self, rules: RuleSet, place: str | None = None) -> bool:
