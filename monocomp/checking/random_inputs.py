@@ -10,17 +10,16 @@ and rows of -inf.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import replace
-from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from monocomp.checking.sizes import Sizes
-from monocomp.declarations.records import Input, Output
+from monocomp.declarations.records import Input
 from monocomp.extents.intervals import Interval
-from monocomp.terms.equations import Equation, Equations
+from monocomp.terms.equations import Equations
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -61,28 +60,23 @@ def random_inputs(
             _specialise(array, values, points, np.random.default_rng([seed, number, 1]))
         arrays[at.name] = array
     for given in program.given:
-        array = _defined(program, given, arrays, params or {})
+        array = _defined(program, given.name, arrays, params or {})
         is_float = program.declared.inputs[given.name].kind == "float"
         arrays[given.name] = _rounded(array, dtype) if is_float else array
     return arrays
 
 
 def _defined(
-    program: Equations, given: Equation, arrays: Mapping[str, Array], params: Mapping[str, Any]
+    program: Equations, name: str, arrays: Mapping[str, Array], params: Mapping[str, Any]
 ) -> Array:
     """Return an input that is given with its definition, by the oracle."""
     from monocomp.reference.oracle import evaluate
 
-    used = program.declared.names | program.by_name.keys()
-    name = next(n for n in (f"{given.name}_{i}" for i in count()) if n not in used)
-    before = program.given[: program.given.index(given)]
-    equations = [replace(given, name=name, given=False)]
-    for e in reversed(program.equations):
-        if any(e.name in reader.body.names for reader in (*before, *equations)):
-            equations.insert(0, e)
-    declared = replace(program.declared, outputs=(Output(name),))
-    alone = replace(program, declared=declared, equations=tuple(equations), given=before)
-    return np.asarray(evaluate(alone.text(), arrays, **params))
+    given = {e.name for e in program.given}
+    read = {n: array for n, array in arrays.items() if n not in given}
+    lines = re.sub(r"^input (.* = )", r"\1", program.text(), flags=re.MULTILINE).splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("return "))
+    return np.asarray(evaluate(f"{text}\nreturn {name}", read, **params))
 
 
 def _specialise(
