@@ -29,12 +29,8 @@ from monocomp.terms.equations import Equations
 # What these bring is brought to normal form again, with what stands around it.
 split_normal_form = RuleSet("products", products.purpose, [*normal_form.rules, *products.rules])
 exchange = exchange_by(split_normal_form, elements_of_folds)
-exchanged_normal_form = RuleSet(
-    "exchange",
-    exchange.purpose,
-    split_normal_form.rules,
-    exchange.choices,
-)
+exchanged_rules = [*split_normal_form.rules, *exchange.rules]
+exchanged_normal_form = RuleSet("exchange", exchange.purpose, exchanged_rules)
 RULE_SETS = (
     elaboration,
     ring,
@@ -46,10 +42,7 @@ RULE_SETS = (
     centring,
 )
 OTHERS = (equalities, anchoring)  # of kernels that are planned, of what is differentiated
-RULES = {
-    r.name: r for rule_set in (*RULE_SETS, *OTHERS) for r in (*rule_set.rules, *rule_set.choices)
-}
-CHOICES = frozenset(r for rule_set in (*RULE_SETS, *OTHERS) for r in rule_set.choices)
+RULES = {rule.name: rule for rule_set in (*RULE_SETS, *OTHERS) for rule in rule_set.rules}
 
 
 def derive(
@@ -91,8 +84,7 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
 def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
     """Return the set with only its wanted rules, in the order in which they are wanted."""
     rules = [r for r in wanted.rules if r in rule_set.rules]
-    choices = [r for r in wanted.choices if r in rule_set.choices]
-    return RuleSet(rule_set.name, rule_set.purpose, rules, choices)
+    return RuleSet(rule_set.name, rule_set.purpose, rules)
 
 
 def complete(rewriter: Rewriter) -> None:
@@ -103,13 +95,7 @@ def complete(rewriter: Rewriter) -> None:
 
 def chosen(names: Sequence[str]) -> RuleSet:
     """Return rules by name, as a set."""
-    rules = [rule(name) for name in names]
-    return RuleSet(
-        "chosen",
-        "what was asked for",
-        [r for r in rules if r not in CHOICES],
-        [r for r in rules if r in CHOICES],
-    )
+    return RuleSet("chosen", "what was asked for", [rule(name) for name in names])
 
 
 def rule(name: str) -> Rule:

@@ -202,6 +202,6 @@ def _set_of(step: Step, start: int) -> tuple[int, RuleSet] | None:
     rule = rule_sets.RULES.get(step.rule)
     numbered = list(enumerate(rule_sets.RULE_SETS))
     for n, rules in (*numbered[start:], *numbered[:start]):
-        if rule in rules.rules or rule in rules.choices:
+        if rule in rules.rules:
             return n, rules
     return None

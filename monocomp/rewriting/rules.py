@@ -84,6 +84,12 @@ class Rule:
         require_proved(self.name, self.unproved)
 
 
+@record(eq=False)
+class ProgramRule(Rule):
+    """A rule that looks at the whole program, for it decides which of several equal forms that
+    gets. It gives a `Choice`: a term and what replaces it everywhere."""
+
+
 _Made = TypeVar("_Made", bound=Callable[..., Any])
 STATED: dict[str, Rule] = {}  # what planning and differentiation rest on, beside rules
 
@@ -97,16 +103,16 @@ def stated(make: _Made) -> _Made:
 @dataclass(eq=False)
 class RuleSet:
     """Rules that are applied together, in order, until none matches. A term without operands is
-    as simple as can be, and no rule is asked about it.
-
-    `choices` are rules that look at the whole program, for they decide which of several equal
-    forms it gets. They give a term and what replaces it everywhere, or the new program.
-    """
+    as simple as can be, and no rule is asked about it."""
 
     name: str
     purpose: str
     rules: list[Rule] = field(default_factory=list)
-    choices: list[Rule] = field(default_factory=list)
+
+    @property
+    def choices(self) -> list[Rule]:
+        """Return the rules for the whole program."""
+        return [rule for rule in self.rules if isinstance(rule, ProgramRule)]
 
     def add(self, *rules: Rule) -> None:
         """Add rules, such as equations (`rewriting.equations`)."""
@@ -119,13 +125,13 @@ class RuleSet:
 
     def choice(self, apply: Callable[[Equations], Choice | None]) -> Callable[..., Choice | None]:
         """Add a rule for the whole program (decorator)."""
-        self.choices.append(Rule(apply.__name__, apply))
+        self.rules.append(ProgramRule(apply.__name__, apply))
         return apply
 
     def first(self, t: Term) -> tuple[Rule, Term] | None:
         """Return the first rule that changes t, with its result."""
         for rule in self.rules:
-            result = _changed(rule, t)
+            result = None if isinstance(rule, ProgramRule) else _changed(rule, t)
             if result is not None:
                 rule.require_proved()
                 return rule, result

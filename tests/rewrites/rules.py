@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from monocomp.checking.random_inputs import random_inputs
-from monocomp.derivation.rule_sets import CHOICES
 from monocomp.language.checker import check
 from monocomp.reference.oracle import evaluate
 from monocomp.rewriting.driver import Rewriter
@@ -35,14 +34,13 @@ def equations(text: str) -> Equations:
 def apply_only(rule: Rule, text: str) -> Rewriter:
     """Apply one rule, or choice for the whole program, until it matches nowhere."""
     rewriter = Rewriter(equations(text))
-    is_choice = rule.name in {choice.name for choice in CHOICES}
-    rewriter.exhaust(RuleSet(rule.name, "", [] if is_choice else [rule], [rule] * is_choice))
+    rewriter.exhaust(RuleSet(rule.name, "", [rule]))
     return rewriter
 
 
 def rule_of(rules: RuleSet, name: str) -> Rule:
     """A rule by name."""
-    return next(rule for rule in rules.rules + rules.choices if rule.name == name)
+    return next(rule for rule in rules.rules if rule.name == name)
 
 
 def inputs_of(program: Equations, seed: int = 0) -> dict[str, Any]:

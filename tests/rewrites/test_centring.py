@@ -7,7 +7,7 @@ import numpy as np
 from monocomp.rewrites.centring import anchoring, centring
 from tests.rewrites.rules import apply_only, inputs_of, rule_tests, values
 
-RULES = {rule.name: rule for rule in (*centring.choices, *anchoring.choices)}
+RULES = {rule.name: rule for rule in (*centring.rules, *anchoring.rules)}
 
 
 INPUTS = "input X[i,k], D[i,k], Y[k], B[i], Z[k,k]"

@@ -20,7 +20,7 @@ from tests.rewrites.rules import (
     values,
 )
 
-RULES = [*exchange.rules, *exchange.choices]
+RULES = exchange.rules
 
 
 # Without sizes i, k and l are long, and e is 2.

@@ -17,7 +17,7 @@ from tests.rewrites.rules import (
     values,
 )
 
-(LIFT,) = lifting.choices
+(LIFT,) = lifting.rules
 
 
 PART, WHOLE = "SE[k if k < i](V[k], S[i,k]).v", "SE[k](1, S[i,k]).v"
@@ -239,7 +239,7 @@ VARIANTS = [
 
 
 test_example, test_near_miss, test_variant = rule_tests(
-    lifting.choices, {LIFT.name: PLAIN}, {LIFT.name: VARIANTS}
+    lifting.rules, {LIFT.name: PLAIN}, {LIFT.name: VARIANTS}
 )
 
 

@@ -13,7 +13,7 @@ from monocomp.derivation.rule_sets import RULES, derive, split_normal_form
 from monocomp.language.checker import check
 from monocomp.rewrites.exchange import disorder
 from monocomp.rewriting.driver import Rewriter
-from monocomp.rewriting.rules import Choice, Rule, RuleSet
+from monocomp.rewriting.rules import Choice, ProgramRule, Rule, RuleSet
 from monocomp.terms import Term
 from monocomp.terms.equations import Equations
 from monocomp.translation.translator import translate
@@ -35,12 +35,12 @@ def test_what_a_rule_leaves_it_is_not_asked_again() -> None:
     def drop(t: Term) -> Term | None:
         return t.args[0] if t.op == "relu" else None
 
-    shared, choice = Rule("leave", leave), Rule("look", look)
+    shared, choice = Rule("leave", leave), ProgramRule("look", look)
     rewriter = Rewriter(equations("O[i] = exp(relu(X[i]))"))
-    rewriter.exhaust(RuleSet("one", "", [shared], [choice]))
+    rewriter.exhaust(RuleSet("one", "", [shared, choice]))
     assert set(asked.values()) == {1} and len(looked) == 1
-    rewriter.exhaust(RuleSet("two", "", [shared, Rule("drop", drop)], [choice]))
-    rewriter.exhaust(RuleSet("three", "", [shared], [choice]))
+    rewriter.exhaust(RuleSet("two", "", [shared, Rule("drop", drop), choice]))
+    rewriter.exhaust(RuleSet("three", "", [shared, choice]))
     (o,) = rewriter.program.equations
     assert repr(o.body) == repr(T.exp(o.body.args[0])) and len(rewriter.steps) == 1
     assert set(asked.values()) == {1} and o.body in asked
@@ -59,7 +59,7 @@ def test_a_choice_looks_at_every_program_anew() -> None:
         (o,) = program.equations
         return Choice.replacing(o.body, T.neg(o.body), program) if o.body.op == "read" else None
 
-    choices = RuleSet("choices", "", [], [Rule("negate", negate)])
+    choices = RuleSet("choices", "", [ProgramRule("negate", negate)])
     rewriter = Rewriter(equations("O[i] = relu(X[i])"))
     rewriter.exhaust(choices)
     rewriter.exhaust(RuleSet("rules", "", [Rule("drop", drop)]))
