@@ -144,10 +144,10 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
         return any(_is_extremum(a, s, monoid, known) for a in m.args)
     if m.op == "where":
         return m.args[1] is s and known.issuperset(T.conjuncts(m.args[0]))
-    if m.op != "fold" or m.attr.monoid != monoid or len(m.attr.indices) != 1:
+    if m.op != "fold" or m.attr.monoid != monoid:
         return False
     # In an exponent nothing is joined: exp multiplies it out.
-    return any(s in (x, exponent_of(T.exp(x))) for x in elements_at(m, s, known))
+    return any(s in (x, exponent_of(T.exp(x))) for x in elements_at(m, (s,), known))
 
 
 # Lifting brings new maxima and products, which are normalised like the user's own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from monocomp import terms as T
 from monocomp.rewriting.matching import Bindings
 from monocomp.terms import Term
-from monocomp.terms.monomials import addends, beside_weight, exponent_of, factors
+from monocomp.terms.monomials import addends, exponent_of, factors, is_scale
 
 
 def is_fold(t: Term, *names: str) -> bool:
@@ -45,4 +45,4 @@ def scales_no_weights(bindings: Bindings) -> bool:
         return bound.name in f.free or not (is_whole or T.is_positive_if_specified(f))
 
     moving = [*filter(stays, factors(body))]
-    return bool(beside_weight([bindings.terms["a"]], moving, T.conjuncts(condition))[0])
+    return not is_scale(bindings.terms["a"], moving, T.conjuncts(condition))

@@ -6,10 +6,8 @@ number does not overflow.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from types import MappingProxyType
 
 from monocomp import terms as T
 from monocomp.lowering.selects import clamp
@@ -17,6 +15,7 @@ from monocomp.rewrites.exchange import LARGEST_POWER
 from monocomp.terms import Term
 from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
+from monocomp.terms.shares import elements_at
 
 
 def differences(addends: list[Term]) -> tuple[list[tuple[Term, Term]], list[Term]]:
@@ -58,11 +57,10 @@ def may_be_large(t: Term) -> bool:
 def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
     if all(a.kind != "float" for a in addends):
         return None  # integers lose no digits
-    positions = _positions(addends)
     extrema = {a: m for a in addends if (m := _extremum_in(_definition(a))) is not None}
     for a, m in extrema.items():
         number_, _ = T.split_coefficient(a)
-        for x in _elements(m, positions):
+        for x in _elements(m, addends):
             x = T.replace(_definition(a), m, x)
             parts = T.addends(T.mul(T.const(-number_, "float"), x))
             if all(p in addends for p in parts):
@@ -107,28 +105,14 @@ def _extremum_in(t: Term) -> Term | None:
     return extrema[0] if len(extrema) == 1 else None
 
 
-def _positions(addends: Iterable[Term]) -> list[Term]:
-    """Return the indices that addends vary with, and the computed subscripts of what they read."""
-    terms = T.subterms(*addends)
-    indices = (t for t in terms if t.op == "index" and any(t.name in a.free for a in addends))
-    computed = (i for t in terms if t.op in T.READS for i in t.args if i.op != "index")
-    return [*sorted(indices, key=lambda t: t.attr), *dict.fromkeys(computed)]
-
-
-def _elements(
-    m: Term, positions: Sequence[Term], here: Mapping[str, Term] = MappingProxyType({})
-) -> Iterable[Term]:
-    """Yield the terms, at these positions, of which m is the maximum or minimum."""
-    if m.op == "fold" and m.attr.monoid in EXTREMA:
-        opened, (_, body) = T.open_fold(m)
-        for at in itertools.permutations(positions, len(opened)):
-            inside = {i.name: p for i, p in zip(opened, at, strict=True)}
-            yield from _elements(body, positions, {**here, **inside})
-    elif m.op in ("maximum", "minimum"):
-        for x in m.args:
-            yield from _elements(x, positions, here)
-    else:
-        yield T.substitute(m, here)
+def _elements(m: Term, addends: Sequence[Term]) -> Iterable[Term]:
+    """Yield the terms, at positions of the addends, of which m is the maximum or minimum."""
+    is_fold = m.op == "fold" and m.attr.monoid in EXTREMA
+    if not is_fold and m.op not in ("maximum", "minimum"):
+        yield m
+        return
+    for x in elements_at(m, addends, None) if is_fold else m.args:
+        yield from _elements(x, addends)
 
 
 def common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:

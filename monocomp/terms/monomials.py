@@ -90,11 +90,9 @@ def without_powers(t: Term, leaving: Mapping[Term, Fraction]) -> Term:
     return T.mul(T.const(1, t.kind), *kept, *lower)
 
 
-def beside_weight(
-    fixed: Sequence[Term], moving: Sequence[Term], known: Iterable[Term]
-) -> tuple[list[Term], list[Term]]:
-    """Return the fixed and the moving factors, with the possible scales of weights, aggregates and
-    terms with exponentials, among the moving ones.
+def is_scale(factor: Term, moving: Sequence[Term], known: Iterable[Term]) -> bool:
+    """True if a factor may be the scale of weights among moving ones: an aggregate or a term with
+    exponentials.
 
     Without its scale an exponential may be too large for a float, except where it alone moves,
     beside conditions that are known to hold.
@@ -104,10 +102,8 @@ def beside_weight(
         f for f in moving if not (T.is_bracket(f) and conditions >= {*T.conjuncts(f.args[0])})
     ]
     is_alone = len(weights) == 1 and weights[0].op == "exp"
-    if is_alone or not _holds_exponential(*weights):
-        return [*fixed], [*moving]
-    scales = [f for f in fixed if f.folded or _holds_exponential(f)]
-    return [f for f in fixed if f not in scales], [*moving, *scales]
+    is_weighed = not is_alone and _holds_exponential(*weights)
+    return is_weighed and (bool(factor.folded) or _holds_exponential(factor))
 
 
 def _holds_exponential(*terms: Term) -> bool:

@@ -8,7 +8,8 @@ as it is not taken apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -108,18 +109,19 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
             for a in z.args:
                 yield from exponents(a, weight, known)
         case "fold" if z.attr.monoid == "sum" and len(z.attr.indices) == 1:
-            for element in elements_at(z, weight, known) if is_nonnegative(z.args[1]) else ():
+            for element in elements_at(z, (weight,), known) if is_nonnegative(z.args[1]) else ():
                 yield from exponents(element, weight, known)
             yield from _largest(z, weight)
 
 
-def elements_at(fold: Term, t: Term, known: frozenset[Term]) -> Iterator[Term]:
-    """Yield the elements of a fold at the positions that a term speaks of, where its filter is
-    known to admit them."""
-    (bound,), (condition, body) = open_fold(fold)
-    for position in _positions(t, bound.extent, known):
-        substitution = {bound.name: position}
-        if known.issuperset(conjuncts(substitute(condition, substitution))):
+def elements_at(fold: Term, terms: Sequence[Term], known: frozenset[Term] | None) -> Iterator[Term]:
+    """Yield the elements of a fold at the positions that terms speak of, where its filter is known
+    to admit them; at all of these positions if it does not matter what is known."""
+    opened, (condition, body) = open_fold(fold)
+    for at in itertools.product(*(_positions(terms, i.extent, known) for i in opened)):
+        substitution = dict(zip((i.name for i in opened), at, strict=True))
+        conditions = conjuncts(substitute(condition, substitution))
+        if known is None or known.issuperset(conditions):
             yield substitute(body, substitution)
 
 
@@ -135,13 +137,14 @@ def _largest(z: Term, weight: Term) -> Iterator[Term]:
                 yield t
 
 
-def _positions(weight: Term, extent: str, known: frozenset[Term]) -> Iterator[Term]:
-    """Yield the positions along an extent at which a weight may be that of an element: its indices,
-    and computed positions that it reads, if these are known to lie within."""
-    for name in sorted(weight.free):
+def _positions(terms: Sequence[Term], extent: str, known: frozenset[Term] | None) -> Iterator[Term]:
+    """Yield the positions along an extent of which terms may speak as of that of an element: their
+    indices, and computed positions that they read, if these are known to lie within."""
+    free = frozenset[str]().union(*(t.free for t in terms))
+    for name in sorted(free):
         yield index(name, extent)
-    reads = (t for t in subterms(weight) if t.op in READS)
-    computed = {a for t in reads for a in t.args if a.op != "index" and a.free <= weight.free}
+    reads = (t for t in subterms(*terms) if t.op in READS)
+    computed = {a for t in reads for a in t.args if a.op != "index" and a.free <= free}
     for position in sorted(computed, key=lambda a: a.key):
-        if known.issuperset(conjuncts(in_range(position, extent))):
+        if known is None or known.issuperset(conjuncts(in_range(position, extent))):
             yield position
