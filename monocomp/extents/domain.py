@@ -231,12 +231,9 @@ class _Sets:
         if first.masked != second.masked or not second.lower:
             return None
         position = join(second.lower, "maximum")
-        if position in first.upper:
-            common = tuple(t for t in first.upper if t is not position)
-        elif position is least_and_end(first)[1]:
-            common = ()
-        else:
+        if position not in first.upper:
             return None
+        common = tuple(t for t in first.upper if t is not position)
         rest = tuple(t for t in second.upper if t not in common)
         if len(rest) + len(common) != len(second.upper):
             return None

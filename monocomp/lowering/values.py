@@ -427,14 +427,10 @@ class Values(Scopes):
         if scale is None:
             return apply("exp2", self._where_unmasked(masked, self._signed_sum(rest, log2_e)))
         total = self._where_unmasked(masked, self._signed_sum(rest))
-        divisors = [f for f in factors(scale) if f.op == "pow" and self.domain(f).zero]
-        over = T.mul(T.ONE, *(f for f in factors(scale) if f not in divisors))
-        value = self._hoisted([over], self._product(log2_e, over))
+        value = self._hoisted([scale], self._product(log2_e, scale))
         total = apply("mul", value, total)
-        if self.domain(over).zero and not all(self.domain(a).is_real for a in rest):
+        if self.domain(scale).zero and not all(self.domain(a).is_real for a in rest):
             total = where_equal(value, 0.0, 0.0, total)
-        for f in divisors:
-            total = self._quotient(total, f)
         return apply("exp2", total)
 
 

@@ -175,7 +175,6 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
                 power += before
                 base, power = _of_root(base, power) if has_root else (base, power)
             powers[base] = powers.get(base, _NONE) + power
-    _join_absolute_values(powers)
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
@@ -230,19 +229,6 @@ def _of_root(base: Term, power: Fraction) -> tuple[Term, Fraction]:
     """
     is_signed = power < 0 and power % 2 == 1 and not is_nonnegative(base)
     return (construct("abs", base) if is_signed else base), power
-
-
-def _join_absolute_values(powers: dict[Term, Fraction]) -> None:
-    """x ** 2 * abs(x) = abs(x) ** 3 and abs(x) ** 2 = x ** 2; 1 / x stays."""
-    for size in [base for base in powers if base.op == "abs"]:
-        (x,) = size.args
-        whole = math.trunc if powers[size] < 0 else math.floor
-        even = whole(powers.get(x, _NONE) / 2) * 2
-        power = powers.pop(size) + even
-        if even:
-            powers[x] -= even
-        base = x if power % 2 == 0 else size
-        powers[base] = powers.get(base, _NONE) + power
 
 
 def divide(a: Term, b: Term) -> Term:
@@ -335,9 +321,7 @@ def _exp(exponent: Term) -> Term:
 
 
 def multiply_out(t: Term) -> Term:
-    """Distribute products over sums that hold a fold's result, except sums with a number, which
-    nothing cancels: x * (1 + a) is -inf for a logit x of -inf where a is 0, and x + x * a is not.
-    """
+    """Distribute products over sums that hold a fold's result."""
     if t.op == "add":
         return _sum(tuple(map(multiply_out, t.args)), True)
     if t.op == "mul":
@@ -348,9 +332,6 @@ def multiply_out(t: Term) -> Term:
                 is_masked = any(a.op == "fold" and a.attr.monoid in ("max", "min") for a in parts)
                 if is_masked or not all(map(is_finite_if_there, others)):
                     return t  # inf * (a - b) is a number, inf * a - inf * b is none
-                holds_number = any(split_coefficient(a)[1] is None for a in factor.args)
-                if holds_number and not all(domain(o, MASKS_ARE_READ).is_real for o in others):
-                    return t
                 return add(*(multiply_out(mul(*others, part)) for part in factor.args))
     return t
 
