@@ -10,6 +10,7 @@ its exponentials overflow where they would in the formula as it stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from monocomp.costs.fold_elements import elements_of_folds
@@ -69,22 +70,17 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
     rewriter.inline_definitions()
     rewriter.normalise_given(lambda t: normalise(normalise(t, elaboration)))
     rewriter.name_logits()
-    wanted = None if rules is None else chosen(rules)
+    wanted = None if rules is None else chosen(rules).rules
     for rule_set in RULE_SETS:
-        used = rule_set if wanted is None else _in_order_of(wanted, rule_set)
+        used = rule_set
+        if wanted is not None:
+            used = replace(rule_set, rules=[r for r in wanted if r in rule_set.rules])
         if rule_set is split_normal_form:  # of what is given, too, parts are recognised
             rewriter.normalise_given(partial(normalise, rules=used))
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(used)
     rewriter.finished = True
-    rewriter.forget()
-
-
-def _in_order_of(wanted: RuleSet, rule_set: RuleSet) -> RuleSet:
-    """Return the set with only its wanted rules, in the order in which they are wanted."""
-    rules = [r for r in wanted.rules if r in rule_set.rules]
-    return RuleSet(rule_set.name, rule_set.purpose, rules)
 
 
 def complete(rewriter: Rewriter) -> None:

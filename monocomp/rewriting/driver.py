@@ -7,7 +7,6 @@ be printed, checked against the oracle, and a derivation can be stopped anywhere
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -152,7 +151,6 @@ class Rewriter:
         self.program = result_of(program, self.steps)
         self.finished = False  # has every rule been applied that should be?
         self.depends_on_sizes = False  # would other extents have led elsewhere?
-        self._normal: defaultdict[RuleSet, set[Term]] = defaultdict(set)  # terms that a set leaves
         self._idle: dict[Rule, Equations] = {}  # the program that a choice leaves as it is
 
     def first(self, count: int) -> Rewriter:
@@ -183,11 +181,6 @@ class Rewriter:
         """Take a step that names something, or puts what it stands for in its place."""
         ends = before, after
         self.take(Step(rule, NAMING_LAW, tuple(place), *ends, self.program, program))
-
-    def forget(self) -> None:
-        """Let go of which terms are normal, once all is done."""
-        self._normal.clear()
-        self._idle.clear()
 
     def _shown(self, t: Term) -> Callable[[], Formula]:
         """Return a function that writes a term: few are read, and they take long."""
@@ -272,7 +265,7 @@ class Rewriter:
 
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
-        normal = self._normal[rules]
+        normal = set[Term]()  # terms that the rules leave
         while self._apply(rules, normal, None):
             pass
 
@@ -325,7 +318,6 @@ class Rewriter:
                     choice = Choice.replacing(t, match[1], self.program)
                     if self.program.changed(choice.program):
                         return match[0], choice
-                    # Under exp, say, the canonical form may undo the rule: here, not everywhere.
-                    self._normal.pop(rules, None)
+                    # Under exp, say, the canonical form may undo the rule.
                 normal.add(t)
         return None
