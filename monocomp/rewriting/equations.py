@@ -276,14 +276,11 @@ class Equation(Rule):
 
         def demand(v: str) -> Demand:
             guards = [guard for words, guard in self.worth.items() if words[:2] == f"{v} "]
-            # Something about another variable excuses it from a need that both are named in.
-            doubtful = [c for c, names in variables.items() if {v} < names]
             return Demand(
                 (
                     *(_any_of(c) for c in self.needs if variables[c] == {v}),
                     *(g.holds for g in guards),
                 ),
-                tuple(_any_of(tuple(n for n in c if n.name == v)) for c in doubtful),
                 next((g.key for g in guards if g.key), None),
                 stands_at.count(v) > 1,
             )

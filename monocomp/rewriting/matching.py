@@ -64,14 +64,12 @@ class Demand:
 
     Attributes:
         tests: what must hold of all that it takes, one by one.
-        doubtful: what must hold of it unless something holds of other variables.
         key: a value that is the same for all that it takes.
         is_repeated: True if the variable stands in several places, which may have only some of it
             in common.
     """
 
     tests: tuple[Test, ...] = ()
-    doubtful: tuple[Test, ...] = ()
     key: Callable[[Bindings], Hashable] | None = None
     is_repeated: bool = False
 
@@ -87,12 +85,7 @@ class Demand:
         for x in allowed:
             key = None if self.key is None else self.key(bindings.with_term(name, x))
             groups.setdefault(key, []).append(x)
-        for group in groups.values():
-            yield group
-            bound = [(x, bindings.with_term(name, x)) for x in group if self.doubtful]
-            certain = [x for x, new in bound if all(test(new) for test in self.doubtful)]
-            if certain and certain != group:
-                yield certain
+        yield from groups.values()
         if self.is_repeated and len(allowed) > 1:
             yield from ([x] for x in allowed)
 
