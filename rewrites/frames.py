@@ -97,11 +97,8 @@ _EXTREMA = ("fold", "maximum", "minimum", "where")
 
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
-    """True if the exponent is 0, or a maximum of such exponents, or c * (s - m) with c >= 0, and
-    m >= s where the condition holds."""
-    if exponent.op == "fold" and exponent.attr.monoid == "max":
-        _, (inside, body) = T.open_fold(exponent)
-        return is_at_most_zero(body, T.conjunction(condition, inside))
+    """True if the exponent is 0, or c * (s - m) with c >= 0, and m >= s where the condition
+    holds."""
     unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]
@@ -136,10 +133,6 @@ def _is_extremum(m: Term, s: Term, monoid: str, known: frozenset[Term]) -> bool:
     m = T.unfolded(m)
     if m is s:
         return True
-    if s.op == "fold" and s.attr.monoid == monoid:
-        _, (inside, body) = T.open_fold(s)
-        if _is_extremum(m, body, monoid, known.union(T.conjuncts(inside))):
-            return True
     if m.op == monoid + "imum":
         return any(_is_extremum(a, s, monoid, known) for a in m.args)
     if m.op == "where":
