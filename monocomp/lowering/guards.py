@@ -76,10 +76,6 @@ def guarded_by(t: Term, condition: Term) -> Term:
         for holds, one, other in ((c, a, b), (T.negate(c), b, a)):
             if not reads_computed(other):  # it may as well stand where nobody looks
                 return T.where(T.conjunction(condition, holds), one, other)
-        holds, fails = (T.conjunction(condition, x) for x in (c, T.negate(c)))
-        a = a if holds is c else guarded_by(a, holds)
-        b = b if fails is T.negate(c) else guarded_by(b, fails)
-        return T.where(guarded_by(c, condition), a, b)
     return T.rebuild(t, tuple(guarded_by(a, condition) for a in t.args))
 
 
