@@ -64,12 +64,11 @@ class GluonPrinter(Printer):
     def kernel(self) -> list[str]:
         """Return the function of those that compute, that of the producer, and the kernel."""
         p = self.program
-        assert p.producer is not None
         self.out = []
         consumer = self._part("consumer", self._consumer, [f"{GROUP.attr}: gl.constexpr"])
         self.out += ["", ""]
         self.is_producer = True
-        producer = self._part("producer", partial(self._placed_body, p.producer.body))
+        producer = self._part("producer", partial(self._placed_body, p.producer))
         self.is_producer = False
         self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._memory()

@@ -27,7 +27,6 @@ from monocomp.blocks.program import (
     BlockProgram,
     Function,
     Line,
-    Producer,
     Rows,
 )
 from monocomp.blocks.statements import (
@@ -70,6 +69,7 @@ from monocomp.blocks.statements import (
 )
 from monocomp.blocks.traversal import (
     fresh,
+    given,
     inside,
     names_of,
     roots,

@@ -16,20 +16,12 @@ from dataclasses import field
 from typing import TypeAlias
 
 from monocomp.blocks.statements import Block, Body, Ring, Statement, bodies
+from monocomp.blocks.traversal import given
 from monocomp.blocks.values import Expr, show
 from monocomp.declarations.record import record
 from monocomp.tile import Axis
 
 Line: TypeAlias = tuple[str, Statement | None]  # of a text; None: what is declared
-
-
-@record()
-class Producer:
-    """The body that warps of their own run, how many there are, and each thread's registers."""
-
-    body: Body
-    warps: int = 1
-    registers: int = 24
 
 
 @record()
@@ -88,7 +80,7 @@ class BlockProgram:
         blocks: what descriptors load, in the order of the arguments.
         added: the integer parameters of sums and products.
         rings: what blocks go through that are asked for ahead.
-        producer: who asks for them, if not who uses them.
+        producer: what a warp of its own runs, which asks for them.
         divided: the rows of one warpgroup along each axis whose rows are divided among several.
         precision: that of products of float32, if there are products.
         maps: the kernels that list the blocks of its loops, by number.
@@ -106,7 +98,7 @@ class BlockProgram:
     blocks: tuple[Block, ...] = ()
     added: tuple[str, ...] = ()
     rings: tuple[Ring, ...] = ()
-    producer: Producer | None = None
+    producer: Body = ()
     divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
@@ -116,6 +108,11 @@ class BlockProgram:
     def spanning(self) -> frozenset[str]:
         """Return the axes of all rows of an instance, beside those of rows that are divided."""
         return frozenset(a for a, axis in self.axes.items() if axis.name != a)
+
+    @property
+    def taken(self) -> set[str]:
+        """Return the names that it has."""
+        return given(self.body) | {a.name.attr for a in self.arguments}
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines of its text, each with its statement; first the functions that it
@@ -129,7 +126,7 @@ class BlockProgram:
         yield f"kernel {self.name}({', '.join(a.name.attr for a in self.arguments)})", None
         if self.producer:
             yield "  producer:", None
-            yield from _lines(self.producer.body, "    ")
+            yield from _lines(self.producer, "    ")
             yield "  consumers:", None
         yield from _lines(self.body, "    " if self.producer else "  ")
 

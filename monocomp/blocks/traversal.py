@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import get_args
 
@@ -24,7 +24,7 @@ from monocomp.declarations.record import expressions_in, with_expressions
 _PARTS = (*get_args(Access), *get_args(Range), Within)
 
 
-def walk(body: Body) -> Iterator[Statement]:
+def walk(body: Iterable[Statement]) -> Iterator[Statement]:
     """Yield every statement, compound ones before what they hold."""
     for s in body:
         yield s
@@ -55,6 +55,11 @@ def with_roots(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
 def targets(s: Statement) -> tuple[Expr, ...]:
     """Return the names that a statement gives itself."""
     return tuple(expressions_in(s, Expr, gives=True))
+
+
+def given(body: Iterable[Statement]) -> set[str]:
+    """Return the names that statements give, and those that they hold."""
+    return {t.attr for s in walk(body) for t in targets(s)}
 
 
 def fresh(wanted: str, taken: set[str]) -> str:

@@ -62,7 +62,7 @@ def build(
     c = Context(program, choices, scope, kernel_name, functions)
     grid, held = _grid_axes(program), held_dims(program)
     descriptors = tuple(dict.fromkeys(choices.by_descriptor.values()))
-    arguments = tuple(_arguments(c, held))
+    arguments = tuple(_arguments(c))
     c.learn(arguments, known(arguments, descriptors))
     _steps(c, held)
     added = _added_params(c)
@@ -76,7 +76,7 @@ def build(
                 if axis.after:
                     positions = infix("+", c.names.block(axis.after), positions)
                 c.let(c.targets.axis(axis.name), positions)
-                _membership(c, axis)
+                _let_inside(c, axis)
     if write is None:
         write_body(c, program.body)
     else:
@@ -120,13 +120,14 @@ def is_grouped(program: P.TileProgram) -> bool:
 # --- arguments --------------------------------------------------------------------------------
 
 
-def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
+def _arguments(c: Context) -> Iterator[B.Argument]:
+    """Yield all arguments that a kernel may have."""
     program, names = c.program, c.names
     ranks = {n: len(t.dims) for n, t in program.inputs.items()}
     tensors = [*ranks.items(), *((o.name, len(o.dims)) for o in program.outputs)]
     for t, _ in tensors:
         yield B.Argument("pointer", t, 0, names.pointer(t), False)
-    for n in range(len(c.choices.maps) if program.outputs else 1):  # else it makes a map
+    for n in range(max(1, len(c.choices.maps))):
         yield B.Argument("map", c.program.name, n, names.map(n), False)
     for n, b in enumerate(dict.fromkeys(c.choices.by_descriptor.values())):
         yield B.Argument("descriptor", b.tensor, n, names.descriptor(b), False)
@@ -143,17 +144,13 @@ def _arguments(c: Context, held: Mapping[str, int]) -> Iterator[B.Argument]:
         yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
         yield B.Argument("even", a, 0, names.even(a), True)
-    repeated = {loop.axis.name for loop, phases in c.choices.phases.items() if phases.is_repeated}
-    for a in (a for a in blocked if a in repeated):
+    for a in blocked:
         yield B.Argument("single", a, 0, names.single(a), True)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
-    if program.products:
-        yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
+    yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
     yield B.Argument("option", "FAST", 0, option("FAST"), True)
-    if held:
-        yield B.Argument("option", "STEP", 0, option("STEP"), True)
-    if is_grouped(program):
-        yield B.Argument("order", "GROUP_SIZE", 0, option("GROUP_SIZE"), False)
+    yield B.Argument("option", "STEP", 0, option("STEP"), True)
+    yield B.Argument("order", "GROUP_SIZE", 0, option("GROUP_SIZE"), False)
 
 
 def _constants(c: Context) -> set[str]:
@@ -215,7 +212,7 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
         if not (is_constant(order) and order.attr <= 1):
             pid = helper("grouped", pid, rows, positions, order, layout=(), dtype=B.INT32)
     left = c.assign(PID, pid)  # the number among the instances along the axes that are left
-    bounding, reversed_rows = _bounding_rows(c), _longer_rows(c)
+    reversed_rows = _longer_rows(c)
     for axis in grid:
         with c.of(axis):
             last, count = axis is grid[-1], counts[axis.name]
@@ -229,25 +226,15 @@ def _program_ids(c: Context, grid: Sequence[P.Axis]) -> None:
                 start = c.let(start, infix("*", number_, c.names.block(axis.name)))
             left = infix("//", left, count)
             if axis.role == "row":
-                _enter_rows(c, axis, start, axis.name in bounding)
+                _enter_rows(c, axis, start)
 
 
-def _enter_rows(c: Context, axis: P.Axis, start: B.Expr, bounds: bool) -> None:
-    """Name the rows of a block, and the last one if it bounds a loop."""
-    if bounds:
-        end = infix("+", start, c.names.block(axis.name))
-        end = extreme("minimum", end, c.names.size(axis.extent))
-        c.let(c.targets.index("last", axis.name), infix("-", end, number(1)))
+def _enter_rows(c: Context, axis: P.Axis, start: B.Expr) -> None:
+    """Name the rows of a block, and the last one."""
+    end = extreme("minimum", infix("+", start, c.names.block(axis.name)), c.names.size(axis.extent))
+    c.let(c.targets.index("last", axis.name), infix("-", end, number(1)))
     c.let(c.targets.axis(axis.name), infix("+", start, to(arange(axis.name), c.names.offset)))
-    _membership(c, axis)
-
-
-def _bounding_rows(c: Context) -> set[str]:
-    """Return rows on which a loop's bounds depend, or comparisons of their extremes."""
-    bounds = [e for s in c.program.loops for e in s.bounds]
-    compared = [e for phases in c.choices.phases.values() for e in phases.apart]
-    compared += (e for tests in c.choices.needed.values() for e in tests)
-    return {a for e in bounds + compared for a in e.axes if c.program.axes[a].role == "row"}
+    _let_inside(c, axis)
 
 
 def _longer_rows(c: Context) -> set[str]:
@@ -261,19 +248,10 @@ def _longer_rows(c: Context) -> set[str]:
     return positions.intersection(c.program.axis_names("row"))
 
 
-def _membership(c: Context, axis: P.Axis) -> None:
-    """Name which elements of a block are inside of an axis's extent, if that is asked."""
-    body = c.program.body
-    stored = (e for s in P.walk(body) if isinstance(s, P.Store) for e in P.roots(s))
-    needs_mask = any(_needs_mask(e, axis.name) for e in P.expressions(body))
-    needs_mask = needs_mask or not c.program.outputs  # a map folds over rows
-    if needs_mask or any(axis.name in e.axes for e in stored):
-        inside = infix("<", c.axis(axis.name), c.names.size(axis.extent))
-        c.let(c.targets.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
-
-
-def _needs_mask(e: P.Expr, axis: str) -> bool:
-    return (e.op == "load" and axis in e.axes) or (e.op == "masked" and e.attr[0] == axis)
+def _let_inside(c: Context, axis: P.Axis) -> None:
+    """Name which elements of a block are inside of an axis's extent."""
+    inside = infix("<", c.axis(axis.name), c.names.size(axis.extent))
+    c.let(c.targets.inside(axis.name), infix("|", inside, c.names.even(axis.name)))
 
 
 # --- statements -------------------------------------------------------------------------------

@@ -61,9 +61,8 @@ def each_segment(c: Context, stream: Stream) -> Iterator[None]:
                 positions = range_of(c, loop, s)
                 c.let(low, positions.low)
                 c.let(high, positions.high)
-                if loop.axis.role != "serial":
-                    c.let(full_low, high if s.masked else positions.full_low)
-                    c.let(full_high, high if s.masked else positions.full_high)
+                c.let(full_low, high if s.masked else positions.full_low)
+                c.let(full_high, high if s.masked else positions.full_high)
                 for purpose, end, bounds in (("from", "low", s.lower), ("to", "high", s.upper)):
                     if layout:
                         value = tile_of(c, bounds, end, loop, layout)

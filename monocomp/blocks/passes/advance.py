@@ -9,7 +9,7 @@ mask, so that no other has to be kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from monocomp import blocks as B
@@ -22,11 +22,11 @@ def advance(body: B.Body) -> B.Body:
     """Return the statements of a loop with products brought before what waits for others."""
     rest = _with_masked(body)
     before: list[B.Statement] = []
-    while rest and read(rest[:1]).isdisjoint(_given(filter(is_product, before))):
+    while rest and read(rest[:1]).isdisjoint(B.given(filter(is_product, before))):
         before.append(rest.pop(0))
     for product in filter(is_product, tuple(rest)):
         first = _needed(product, rest)
-        if first and read(first).isdisjoint(_given(filter(is_product, before))):
+        if first and read(first).isdisjoint(B.given(filter(is_product, before))):
             before += first
             rest = [s for s in rest if s not in first]
     return (*before, *rest)
@@ -93,10 +93,7 @@ def _needed(product: B.Statement, waiting: Sequence[B.Statement]) -> list[B.Stat
         return []
     statements = [product]
     for s in reversed(before):
-        if _given([s]) & (read(statements) | _given(statements)) or read([s]) & _given(statements):
+        made = B.given(statements)
+        if B.given([s]) & (read(statements) | made) or read([s]) & made:
             statements.insert(0, s)
     return statements
-
-
-def _given(body: Iterable[B.Statement]) -> set[str]:
-    return {t.attr for s in B.walk(tuple(body)) for t in B.targets(s)}

@@ -54,8 +54,7 @@ class _Crosser:
     def __init__(self, program: B.BlockProgram, rows: set[str]) -> None:
         self.program, self.rows = program, rows
         self.added: list[B.Argument] = []
-        self.taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
-        self.taken |= {a.name.attr for a in program.arguments}
+        self.taken = program.taken
 
     def body(self, body: B.Body) -> B.Body:
         """Return statements with the products of each loop crossed."""

@@ -71,10 +71,9 @@ class _Division:
         statements = list(B.walk(program.body))
         whiles = [s for s in statements if isinstance(s, B.While)]
         # Names that say where a stretch of blocks is, which all rows have in common.
-        self.stretches = {t.attr for s in B.walk(tuple(whiles)) for t in B.targets(s)}
+        self.stretches = B.given(whiles)
         self.meet = any(isinstance(s, B.Meet) for s in statements)  # those without rows as well
-        self.taken = {t.attr for s in statements for t in B.targets(s)}
-        self.taken |= {a.name.attr for a in program.arguments}
+        self.taken = program.taken
         for target in self._varying(statements):
             self.common[target.attr] = self._fresh(target, "all")
 
@@ -125,7 +124,7 @@ class _Division:
     def _varying(self, statements: Sequence[B.Statement]) -> Iterator[B.Expr]:
         """Yield the numbers, by name, that are others for own rows, but for those of blocks."""
         loops = [s for s in statements if isinstance(s, B.For) and isinstance(s.range, B.Blocks)]
-        of_blocks = {t.attr for loop in loops for s in B.walk((loop,)) for t in B.targets(s)}
+        of_blocks = B.given(loops)
         names = {*self.axes}
         for s in statements:
             match s:

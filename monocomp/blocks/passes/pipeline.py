@@ -26,8 +26,7 @@ def pipeline(program: B.BlockProgram) -> B.BlockProgram:
     loads = list(_by_descriptor(program.body, False))
     if not loads:
         raise UnsupportedError("no product here has operands that descriptors can load")
-    taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
-    taken |= {a.name.attr for a in program.arguments}
+    taken = program.taken
     rings: dict[str, B.Ring] = {}
     repeated = {load.target.attr for load, in_loop in loads if in_loop}
     leaders = dict(_beside(program, program.body))

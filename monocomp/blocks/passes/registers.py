@@ -25,9 +25,7 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: for what needs other positions than products have.
     """
-    body, producer = _placed(program, program.body), program.producer
-    if producer is not None:
-        producer = replace(producer, body=_placed(program, producer.body))
+    body, producer = (_placed(program, body) for body in (program.body, program.producer))
     return replace(program, body=body, producer=producer)
 
 

@@ -44,8 +44,7 @@ class _Late:
 class _Skewer:
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
-        self.taken = {t.attr for s in B.walk(program.body) for t in B.targets(s)}
-        self.taken |= {a.name.attr for a in program.arguments}
+        self.taken = program.taken
         self.pointers = {a.of: a.name for a in program.arguments if a.purpose == "pointer"}
 
     def body(self, body: B.Body) -> B.Body:

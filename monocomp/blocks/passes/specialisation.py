@@ -32,7 +32,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
         if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
     consumer = needed(without(_learning(program.body, told), B.Give | B.Comment))
-    return replace(program, body=_cleared(consumer), producer=B.Producer(producer))
+    return replace(program, body=_cleared(consumer), producer=producer)
 
 
 # --- items ------------------------------------------------------------------------------------

@@ -30,11 +30,10 @@ _OPERANDS = {
 
 def of_program(program: B.BlockProgram) -> Iterator[tuple[str, B.BlockProgram]]:
     """Yield block programs without a statement that synchronises, or with one before another."""
-    assert program.producer is not None
     for what, body in _of_body(program.body):
         yield f"consumer: {what}", replace(program, body=body)
-    for what, body in _of_body(program.producer.body):
-        yield f"producer: {what}", replace(program, producer=replace(program.producer, body=body))
+    for what, body in _of_body(program.producer):
+        yield f"producer: {what}", replace(program, producer=body)
 
 
 def _of_body(body: B.Body) -> Iterator[tuple[str, B.Body]]:
