@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from monocomp import blocks as B
-from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks.operations import infix, is_number, number, select
@@ -33,7 +32,6 @@ class GluonPrinter(Printer):
     """Prints one kernel, as three functions."""
 
     language = "gl"
-    device_functions = DEVICE_FUNCTIONS
 
     def __init__(self, program: B.BlockProgram) -> None:
         super().__init__(program)
@@ -242,7 +240,6 @@ class GluonPrinter(Printer):
                 rows = self._length(s.value.layout[0])
                 text = call("add_part", desc, *given, rows, GROUP.attr)
                 self.out += fit("", text, "", indent)
-                self._called |= {"add_part", "add_staged"}
             case B.Drain():
                 self._put("tma.store_wait(0)", indent)
             case B.Turn(way="take"):
@@ -277,7 +274,6 @@ class GluonPrinter(Printer):
         if wait:
             self._put(wait, indent + 1)
         self.out += fit("", call("keep_within", block, *bounds, str(dim)), "", indent + 1)
-        self._called.add("keep_within")
 
     def _claims(self, s: B.For, claims: B.Claims, indent: int) -> None:
         """Put a loop over items: who asks for blocks claims them, the others wait until they are
@@ -304,7 +300,6 @@ class GluonPrinter(Printer):
             self._put(call("tell", "item_ring", self._place(n), self._expr(x)), indent)
         self._put("mbarrier.arrive(item_ring_full.index(item_slot), count=1)", indent)
         self._follow("item", "2", indent)
-        self._called.add("tell")
 
     def _hear(self, indent: int) -> None:
         """Put the wait for an item."""
@@ -314,7 +309,6 @@ class GluonPrinter(Printer):
     def _word(self, n: int, target: B.Expr, indent: int) -> None:
         """Put what takes a number from the ring of items."""
         self._put(f"{target.attr} = {call('told', 'item_ring', self._place(n))}", indent)
-        self._called.add("told")
 
     def _place(self, n: int) -> str:
         """Return where a number of the item's slot is."""
@@ -387,12 +381,10 @@ class GluonPrinter(Printer):
     def _follow(self, ring: str, depth: str, indent: int) -> None:
         slot, phase = f"{ring}_slot", f"{ring}_phase"
         self._put(f"{slot}, {phase} = following({slot}, {phase}, {depth})", indent)
-        self._called.add("following")
 
     def _turns(self, s: B.Turn, way: str, group: str, indent: int) -> None:
         self._put(f"if {self._expr(s.test)}:", indent)
         self._put(call("turn", f'"{way}"', group), indent + 1)
-        self._called |= {"turn", "turn_text"}
 
     def _range(self, r: B.Range) -> str:
         if not isinstance(r, B.Blocks):
@@ -426,7 +418,6 @@ class GluonPrinter(Printer):
     def _crossed(self, e: B.Expr) -> str:
         """Return a warpgroup's part of a product that sums over the rows of all."""
         left, (send,) = e.args[0].attr, (s for s in self.sends if s.value.layout == e.layout)
-        self._called.add("crossed")
         given = left, f"{left}_first", self.right[left].name, send.access.descriptor.attr
         return call("crossed", *given, GROUP.attr, GROUPS.attr)
 

@@ -197,6 +197,3 @@ def next_bits(h, x):
     h = h * tl.cast({counter_rng.FACTOR_2}, tl.uint32)
     return h ^ (h >> {counter_rng.SHIFTS[2]})''',
 }
-
-# What these call themselves.
-NEEDED = {"merge_largest": ("larger",), "dot_in_limbs": ("leading_bits", "lost_bits")}

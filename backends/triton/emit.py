@@ -276,9 +276,8 @@ def kernels_of(*parts: Written) -> list[str]:
     sources = [x for part in parts for s in part.sources for x in (*s.maps, s)]
     texts = ["\n".join(s.lines) for s in sources]
     texts += dict.fromkeys(f for s in sources for f in s.functions.values())
-    helpers = dict.fromkeys(h for s in sources for h in s.helpers)
     functions = _functions(d.device_functions for d in languages(*(w.part for w in parts)))
-    return _apart(*texts, *(functions[h] for h in helpers))
+    return _apart(*texts, *called(functions, texts))
 
 
 def languages(*parts: Part) -> list[Dialect]:
@@ -297,7 +296,7 @@ def called(functions: Mapping[str, str], lines: Sequence[str]) -> list[str]:
     needed: set[str] = set()
     waiting = [*lines]
     while waiting:
-        names = {*re.findall(r"\w+", waiting.pop())} & functions.keys() - needed
+        names = {*re.findall(r"\w+(?=[(,)])", waiting.pop())} & functions.keys() - needed
         needed |= names
         waiting += (functions[name] for name in names)
     return [text for name, text in functions.items() if name in needed]

@@ -27,7 +27,6 @@ class KernelSource:
         program: what the text says.
         lines: the source, with decorator.
         origins: the statements that lines come from, by the number of the line, from 0.
-        helpers: names of the helper functions that it calls.
         functions: the combine functions that it calls, by name.
         maps: the kernels of its maps.
     """
@@ -35,7 +34,6 @@ class KernelSource:
     program: BlockProgram
     lines: list[str]
     origins: dict[int, Statement]
-    helpers: list[str]
     functions: dict[str, str]
     maps: tuple[KernelSource, ...] = ()
 
@@ -105,4 +103,4 @@ def source_of(p: BlockProgram, dialect: Dialect = TRITON) -> KernelSource:
     origins = printer.origins
     functions = {n: printer.function(f) for n, f in p.functions.items()}
     maps = tuple(source_of(m, dialect) for m in p.maps)
-    return KernelSource(p, lines, origins, printer.helpers, functions, maps)
+    return KernelSource(p, lines, origins, functions, maps)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 
 from monocomp import blocks as B
 from monocomp.backends.line_breaks import WIDTH, fill, fit, tuple_text
-from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS, NEEDED
+from monocomp.backends.triton.device_functions import DEVICE_FUNCTIONS
 from monocomp.blocks.operations import bind_alike
 from monocomp.errors import InternalError
 from monocomp.tile import Let
@@ -20,22 +19,14 @@ _CONSTANTS = {repr(math.log2(math.e)): "log2(e)", repr(math.log(2)): "log(2)"}
 
 
 class Printer:
-    """Prints one kernel; `helpers` are the functions that it calls and Triton lacks."""
+    """Prints one kernel."""
 
     language = "tl"
-    device_functions: Mapping[str, str] = DEVICE_FUNCTIONS
 
     def __init__(self, program: B.BlockProgram) -> None:
         self.program = program
         self.out: list[str] = []
         self.origins: dict[int, B.Statement] = {}  # by the number of the line
-        self._called: set[str] = set()
-
-    @property
-    def helpers(self) -> list[str]:
-        """Return the helpers in the order of files."""
-        needed = {n for h in self._called for n in NEEDED.get(h, ())}
-        return [n for n in self.device_functions if n in self._called | needed]
 
     def kernel(self) -> list[str]:
         """Return the kernel's lines."""
@@ -194,13 +185,13 @@ class Printer:
             case "dot":
                 return self._call("dot", *args, input_precision=self._precision())
             case "dot_in_limbs":
-                return self._helper(e.op, *args, self._dtype(e.attr), self._precision())
+                return call(e.op, *args, self._dtype(e.attr), self._precision())
             case "combine":
                 return call(e.attr, *args)
             case "program_id":
                 return self._call("program_id", "0")
         if e.op in DEVICE_FUNCTIONS:
-            return self._helper(e.op, *args)
+            return call(e.op, *args)
         row = OPERATIONS.get(e.op)
         return self._call((row and row.device) or e.op, *args)
 
@@ -221,8 +212,6 @@ class Printer:
         together = tiles[0] if len(tiles) == 1 else tuple_text(tiles)
         if r.kind == "built-in":
             return self._call(r.by, together, str(r.dim))
-        if r.kind == "helper":
-            self._called.add(r.by)
         name = "reduce" if op == "reduce" else "associative_scan"
         reverse = "True" if r.is_backwards else None
         return self._call(name, together, str(r.dim), r.by, reverse=reverse)
@@ -230,10 +219,6 @@ class Printer:
     def _call(self, name: str, *args: str, **keywords: str | None) -> str:
         """Return a call of a function of the language."""
         return call(f"{self.language}.{name}", *args, **keywords)
-
-    def _helper(self, name: str, *args: str) -> str:
-        self._called.add(name)
-        return call(name, *args)
 
     def _length(self, axis: str | None) -> str:
         return self._expr(self.program.lengths[str(axis)])
