@@ -92,8 +92,7 @@ def _ends_between_blocks(c: Context, stream: Stream) -> B.Expr | None:
     block = c.names.block(stream.loop.axis.name)
     tests: list[B.Expr] = []
     for rows in stream.phases.ends:
-        rest = infix("%", c.names.block(rows), block)
-        tests += [c.names.even(rows), infix("==", rest, number(0))]
+        tests += [c.names.even(rows), periods.divides(block, c.names.block(rows))]
     return joined("and", tests) if tests else None
 
 

@@ -25,12 +25,12 @@ def _holds_blocks(c: Context, e: P.Expr) -> Expr | None:
     if period.divisor is None:
         return None
     block = c.names.block(period.axis)
-    test = _divides(block, _length(c, period.length))
-    begins = _divides(block, number(period.divisor))
+    test = divides(block, _length(c, period.length))
+    begins = divides(block, number(period.divisor))
     return infix("&", test, begins) if period.divisor else test
 
 
-def _divides(a: Expr, b: Expr) -> Expr:
+def divides(a: Expr, b: Expr) -> Expr:
     return infix("==", infix("%", b, a), number(0))
 
 
@@ -41,7 +41,7 @@ def position(c: Context, e: P.Expr) -> Expr:
     offs, length = c.axis(axis), _length(c, e.args[1])
     stream = c.stream(axis)
     if stream is not None and stream.is_aligned:
-        in_all = _divides(length, c.names.block(axis))  # then all blocks have the first's positions
+        in_all = divides(length, c.names.block(axis))  # then all blocks have the first's positions
         held = _holds_blocks(c, e)
         test = in_all if held is None else infix("|", in_all, held)
         offs = select(test, _first_positions(c, axis), offs)
@@ -69,12 +69,11 @@ def _first_positions(c: Context, axis: str) -> Expr:
 
 
 def name_first_positions(c: Context, stream: Stream, begin: Expr) -> None:
-    """Name the positions of a loop's first block, if they are in a period."""
+    """Name the positions of a loop's first block."""
     axis = stream.loop.axis.name
-    if _in_periods(c, stream):
-        positions = infix("+", begin, to(arange(axis), c.names.offset))
-        c.assign(_first_positions(c, axis), positions)
-        stream.is_aligned = True
+    positions = infix("+", begin, to(arange(axis), c.names.offset))
+    c.assign(_first_positions(c, axis), positions)
+    stream.is_aligned = True
 
 
 def name_moves(c: Context, stream: Stream, begin: Expr) -> None:

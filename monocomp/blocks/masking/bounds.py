@@ -125,13 +125,10 @@ def name_row_bounds(c: Context, stream: Stream, low: Expr, high: Expr) -> None:
     layout = c.order({a for e in segment.bounds for a in e.axes})
     if not layout:
         return
-    begins_by_row = any(c.order(e.axes) for e in segment.lower)
     for purpose, bounds, end, given in (
-        ("from", segment.lower if begins_by_row else (), "low", low),
+        ("from", segment.lower, "low", low),
         ("to", segment.upper, "high", high),
     ):
-        if not bounds:
-            continue
         bound = c.targets.index(end, axis)
         if given.attr != bound.attr:
             c.let(bound, given)

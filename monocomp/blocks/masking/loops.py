@@ -14,7 +14,7 @@ from monocomp import blocks as B
 from monocomp.blocks.building.accesses import hoist_bases
 from monocomp.blocks.building.context import Context, Stream
 from monocomp.blocks.building.expressions import tile, whole_tile
-from monocomp.blocks.building.periods import name_first_positions, name_moves
+from monocomp.blocks.building.periods import divides, name_first_positions, name_moves
 from monocomp.blocks.choices.descriptors import is_dense
 from monocomp.blocks.masking.bounds import (
     Range,
@@ -261,9 +261,9 @@ def _before_or_first(
     """Return a test of a block that sticks out, where the last comes first: if the rows' blocks fit
     into its own, no other has elements after their ends."""
     axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
-    rests = (infix("%", block, c.names.block(rows)) for rows in stream.phases.ends)
+    tests = [divides(c.names.block(rows), block) for rows in stream.phases.ends]
     fits = name(c.names.of("fits", axis, f"fits_{axis}"), B.BOOL)
-    fits = c.let(fits, joined("and", [infix("==", x, number(0)) for x in rests]), is_static=True)
+    fits = c.let(fits, joined("and", tests), is_static=True)
     first = c.targets.index("first", axis)
     is_first = infix("==", c.targets.index("position", axis), begin)
     is_after = select(fits, is_first, infix(">", infix("+", first, block), high))
@@ -337,8 +337,7 @@ def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
     if multiples is None:
         return False
     lengths = (c.names.block(x) for x in multiples if isinstance(x, str))
-    rests = (infix("%", x, number(STEP)) for x in lengths)
-    return joined("and", [c.names.even(axis), *(infix("==", x, number(0)) for x in rests)])
+    return joined("and", [c.names.even(axis), *(divides(number(STEP), x) for x in lengths)])
 
 
 def _fits(c: Context, stream: Stream) -> B.Expr | None:
@@ -349,8 +348,7 @@ def _fits(c: Context, stream: Stream) -> B.Expr | None:
     if multiples is None:
         return None
     lengths = (number(x) if isinstance(x, int) else c.names.block(x) for x in multiples)
-    rests = (infix("%", x, c.names.block(axis)) for x in lengths)
-    tests = [c.names.even(axis), *(infix("==", x, number(0)) for x in rests)]
+    tests = [c.names.even(axis), *(divides(c.names.block(axis), x) for x in lengths)]
     whole = {*c.program.axis_names("whole")}
     held = [[c.names.block(a) for a in sorted(s.axes & whole)] for s in stream.loop.state]
     if columns := [joined("*", lengths) for lengths in held if lengths]:

@@ -45,12 +45,10 @@ from monocomp.tile import (
     Mask,
     Segment,
     Selection,
-    Statement,
     expressions,
     leaves,
     multiplies,
     names,
-    names_read,
     walk,
 )
 
@@ -156,18 +154,9 @@ def loops_of(loop: Loop) -> tuple[Loop, ...]:
     and over those in which none is asked."""
     loops = []
     for is_masked, segments in groupby(loop.segments, lambda s: s.masked):
-        body = loop.body if is_masked else _read(s for s in loop.body if not isinstance(s, Mask))
+        body = loop.body if is_masked else [s for s in loop.body if not isinstance(s, Mask)]
         loops.append(replace(loop, segments=tuple(segments), body=body))
     return tuple(loops) if len(loops) > 1 and loop.axis.role == "stream" else (loop,)
-
-
-def _read(statements: Iterable[Statement]) -> list[Statement]:
-    """Statements without values that none of them reads."""
-    body, before = list(statements), 0
-    while len(body) != before:
-        before, read = len(body), names_read(body)
-        body = [s for s in body if not isinstance(s, Let) or s.name in read]
-    return body
 
 
 def unpeeled(loops: Iterable[Loop], layouts: Layouts) -> dict[Loop, Phases]:
