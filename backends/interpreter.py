@@ -122,32 +122,29 @@ class Interpreter:
                     self.units.discard(s.name)
 
     def _store(self, s: P.Store) -> None:
-        axes = self._coordinates(s.positions)
-        is_whole = s.guard is None and self.inside is None and self.around is None
-        if axes is None or s.mode == "add" or not is_whole:
+        is_whole = self.inside is None and self.around is None
+        if s.mode == "add" or not is_whole or self.shifted.intersection(s.axes):
             self._scatter(s)
             return
-        lengths = {a: self.range[a][1] - self.range[a][0] for a in axes}
+        lengths = {a: self.range[a][1] - self.range[a][0] for a in s.axes}
         shape = tuple(lengths.get(a, 1) for a in self.dims)
         value = self.ops.library.broadcast_to(self._value(s.value), shape)
-        order = [*axes, *(a for a in self.dims if a not in lengths)]
+        order = [*s.axes, *(a for a in self.dims if a not in lengths)]
         value = self._permute(value, [self.dims[a] for a in order])
-        positions = tuple(slice(*self.range[a]) for a in axes)
+        positions = tuple(slice(*self.range[a]) for a in s.axes)
         self.ops.store(self.outputs[s.output], positions, value.reshape([*lengths.values()]))
 
     def _scatter(self, s: P.Store) -> None:
-        """Store element by element, those that are members of the domain and not outside."""
+        """Store element by element, those that are members of the domain."""
         output, value = self.outputs[s.output], self._value(s.value)
-        positions = [self._value(p) for p in s.positions]
+        positions = [self.coordinates[a] for a in s.axes]
         shape = tuple(output.shape) or (1,)
         positions = positions or [self._zero("int")]
         if s.mode == "add":  # once for each value of the grid
             for a in self.program.axis_names("grid"):
                 start, stop = self.range[a]
                 value = self._stretch(value, self.dims[a], stop - start)
-        guard = self._members(s.guard, [*positions, value])
-        if self.checked:
-            self._check(f"{s.output} is stored", shape, positions, guard)
+        guard = self._members(None, [*positions, value])
         valid = _within(positions, shape)
         valid = valid if guard is None else valid & guard
         sizes = zip(*(x.shape for x in (*positions, value, valid)), strict=True)

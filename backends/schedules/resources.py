@@ -44,11 +44,6 @@ class _Moment:
     products: tuple[P.Expr, ...] = ()
 
 
-def _positions(store: P.Store) -> frozenset[str]:
-    """Return the axes of what is stored: a number may fill a tile."""
-    return store.value.axes.union(*[p.axes for p in store.positions])
-
-
 class Resources:
     """The resources that schedules of one kernel take at given sizes.
 
@@ -122,7 +117,8 @@ class Resources:
         # No matrix unit multiplies these: what is added up is a tile first.
         ints = [e.args for e in self.products if e.kind != "float"]
         added_up = [a.axes | b.axes for a, b, *_ in ints]
-        stored = [_positions(s) for s in self.program.statements if isinstance(s, P.Store)]
+        stores = (s for s in self.program.statements if isinstance(s, P.Store))
+        stored = [s.value.axes.union(s.axes) for s in stores]  # a number may fill a tile
         return {axes & self.blocked for axes in (*computed, *added_up, *stored)}
 
     def _passed(self, uses: Sequence[str]) -> set[str]:

@@ -169,10 +169,10 @@ def _in_memory_order(kernels: Sequence[TileProgram]) -> list[str]:
         grid = {name for name, axis in k.axes.items() if axis.role == "grid"}
         for name in k.axes.keys() - grid:
             before[name] |= grid
-    every = [e.positions for k in kernels for e in k.expressions if e.op == "load"]
-    every += [s.positions for k in kernels for s in walk(k.body) if isinstance(s, Store)]
-    for positions in every:
-        names = [p.attr for p in positions if p.op == "coordinate"]
+    loads = [e.positions for k in kernels for e in k.expressions if e.op == "load"]
+    every = [[p.attr for p in at if p.op == "coordinate"] for at in loads]
+    every += [[*s.axes] for k in kernels for s in walk(k.body) if isinstance(s, Store)]
+    for names in every:
         for n, name in enumerate(names):
             before[name].update(names[:n])
     order: list[str] = []

@@ -50,10 +50,7 @@ class Names:
         self.present: set[str] = set()
         self.offset = INDEX
         self._dims = {n: t.dims for n, t in program.inputs.items()}
-        for o in program.outputs:
-            positions = zip(o.dims, program.stores(o.name)[0].positions, strict=True)
-            dims = (p.attr if p.op == "coordinate" else dim for dim, p in positions)
-            self._dims[o.name] = tuple(dims)
+        self._dims |= {o.name: program.stores(o.name)[0].axes for o in program.outputs}
 
     def learn(self, arguments: Iterable[Argument], known: Mapping[Key, Constant]) -> None:
         """Note what is known of arguments, by their keys."""

@@ -83,12 +83,12 @@ class _Kernel(Loops):
     def _store(self, equation: Equation) -> None:
         with self.computing(equation.body, equation.name):
             value = self.value(equation.body)
-            positions = tuple(map(self.value, equation.indices))
+            axes = tuple(i.name for i in equation.indices)
             slices = self.program.slices
             mode: Literal["set", "add"] = "set"
             if slices is not None and equation.name in slices.added:
                 mode = "add"
-            store = Store(equation.name, positions, value, mode=mode, origin=self.origin)
+            store = Store(equation.name, axes, value, mode, self.origin)
         self.scopes[-1].body.append(store)
 
     def _store_in_loop(self, name: str, equations: list[Equation]) -> None:

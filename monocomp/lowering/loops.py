@@ -242,8 +242,8 @@ class Loops(Values):
             sides = [s if self.is_load(s) else body.masked(s, 0.0) for s in sides]
             axis, tiles = self.axes[joined.rows], [self._padded(s, joined.rows) for s in sides]
             value = contract(axis, *tiles) if len(tiles) == 2 else reduce("sum", axis, *tiles)
-            positions = tuple(self.value(T.substitute(i, here)) for i in e.indices)
-            body.scope.body.append(Store(e.name, positions, value, None, "add", self.origin))
+            own_axes = tuple(T.substitute(i, here).name for i in e.indices)
+            body.scope.body.append(Store(e.name, own_axes, value, "add", self.origin))
 
     def _draw(self, scope: Scope, terms: Iterable[Term]) -> None:
         """Draw the random numbers of a step. They wait for nothing, and are many operations: before

@@ -48,6 +48,7 @@ from monocomp.tile.values import (
     Origin,
     Role,
     apply,
+    coordinate,
     elements,
     leaves,
     local,

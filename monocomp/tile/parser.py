@@ -27,7 +27,7 @@ _COMBINE = re.compile(r"(commuting )?combine (.+?)\((.*); (.*)\):")
 _LOOP = re.compile(r"for (\w+) in (.*):")
 _RANGE = re.compile(r"(?:max\(0, (.*)\)|0) \.\. (?:min\(\|.*?\|, (.*)\)|\|.*?\|)( where kept)?")
 _STATE = re.compile(r"state (\w+)(\[.*?\])? = (.*)")
-_STORE = re.compile(r"(?:if (.*): )?store (\w+)\[(.*)\] (\+?=) (.*)")
+_STORE = re.compile(r"store (\w+)\[(.*)\] (\+?=) (.*)")
 _ASSIGN = re.compile(r"(\w+) <- (.*)")
 _NAMES = re.compile(r"(\w+(?:, \w+)*)(?:\[.*?\])? = (.*?)(?: if (.*))?")
 _MASK = re.compile(r"keep (.*)")
@@ -158,10 +158,9 @@ class _Parser:
         if _LOOP.fullmatch(self._peek()):
             return self._loop()
         if parts := self._take(_STORE):
-            guard, output, positions, sign, value = parts
-            condition = self._value(guard) if guard else None
+            output, axes, sign, value = parts
             mode: Any = "add" if sign == "+=" else "set"
-            return P.Store(output, self._values(positions), self._value(value), condition, mode)
+            return P.Store(output, _list(axes), self._value(value), mode)
         if parts := self._take(_ASSIGN):
             return P.Assign(parts[0], self._value(parts[1]))
         if parts := self._take(_NAMES):
@@ -293,7 +292,7 @@ class _Parser:
         return _literal(_LITERALS[name]) if name in _LITERALS else self._param(name)
 
     def _coordinate(self, name: str) -> P.Expr:
-        return P.Expr("coordinate", (), name, self.kernel.axes[name].tile, "int")
+        return P.coordinate(self.kernel.axes[name])
 
     def _param(self, name: str) -> P.Expr:
         if name not in self.kernel.params:

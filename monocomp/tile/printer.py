@@ -114,8 +114,7 @@ class _Printer:
             case Assign():
                 return f"{s.name} <- {self.show(s.value)}"
         sign = "=" if s.mode == "set" else "+="
-        guard = f"if {self.show(s.guard)}: " if s.guard is not None else ""
-        return f"{guard}store {s.output}[{self.list(s.positions)}] {sign} {self.show(s.value)}"
+        return f"store {s.output}[{', '.join(s.axes)}] {sign} {self.show(s.value)}"
 
     def fold(self, s: Fold) -> str:
         """(state).monoid[axis](elements)"""

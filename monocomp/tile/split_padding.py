@@ -96,8 +96,9 @@ class _SplitAxis:
                     yield replace(second, names=names, prefixes=prefixes)
             case P.Store():
                 yield P.with_roots(s, self._value)
-                if any(self.axis in e.axes for e in P.roots(s)):
-                    yield P.with_roots(s, self._second)
+                if self.axis in {*s.axes, *s.value.axes}:
+                    axes = tuple(self.second if a == self.axis else a for a in s.axes)
+                    yield replace(P.with_roots(s, self._second), axes=axes)
 
     def _loop(self, s: P.Loop) -> P.Loop:
         state = []

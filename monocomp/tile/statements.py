@@ -1,7 +1,7 @@
 """Statements of tile programs.
 
 Statements are few: name a value, fold a tile into a state, loop over an axis with a carried state,
-keep what a mask admits, update the state, store or add at positions. A loop's domain is a disjoint
+keep what a mask admits, update the state, store or add. A loop's domain is a disjoint
 union of segments, run one after the other with one state. A segment's bounds may vary with the
 rows; a backend turns them into a block range with an unmasked middle, and applies `masked` values
 only where a block sticks out.
@@ -91,19 +91,15 @@ class Assign:
 
 @dataclass(eq=False)
 class Store:
-    """Write a value to an output at positions, one for each dimension, or add it to what is there.
+    """Write a value to an output, whose dimensions are these axes, or add it to what is there.
 
-    Written are the elements in the domains of the loops around it for which the guard holds, if
-    there is one; what is outside of the output is not. What a loop adds is 0 outside of its domain.
-    A value may be added that varies along axes
-    that no position varies with: then several elements go to one position. It is added once for
-    each value of the axes of the grid, and once for each block of those axes that it has not.
+    Written are the elements in the domains of the loops around it. What a loop adds is 0 outside of
+    its domain, and added once for each value of the axes of the grid, and for each block of rows.
     """
 
     output: str
-    positions: tuple[Expr, ...]
+    axes: tuple[str, ...]
     value: Expr
-    guard: Expr | None = None
     mode: Literal["set", "add"] = "set"
     origin: Origin | None = None
 

@@ -124,6 +124,11 @@ def number(value: float, kind: Kind = "float") -> Expr:
 _EXACT: dict[Kind, Callable[[float], float]] = {"float": float, "int": int, "bool": bool}
 
 
+def coordinate(axis: Axis) -> Expr:
+    """Return the coordinates of an axis."""
+    return Expr("coordinate", (), axis.name, axis.tile, "int")
+
+
 def local(name: str, axes: frozenset[str], kind: Kind) -> Expr:
     """Return a named value or a state."""
     return Expr("local", (), name, axes, kind)

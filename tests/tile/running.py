@@ -44,7 +44,6 @@ def interpret(
     block: int,
     ops: Ops,
     outputs: Callable[[TileProgram, Mapping[str, int]], dict[str, Any]],
-    checked: bool = False,
 ) -> dict[str, torch.Tensor]:
     """Run a kernel in blocks of a length, or if it is 0 of the usual one."""
     p = parse(text)
@@ -55,7 +54,7 @@ def interpret(
         if p.is_added_to(o.name):  # as host programs have it
             made[o.name][...] = 0
     with np.errstate(all="ignore"):
-        Interpreter(p, ops, extents, params, blocks, checked).run(inputs, made)
+        Interpreter(p, ops, extents, params, blocks).run(inputs, made)
     return {n: torch.as_tensor(a) for n, a in made.items()}
 
 
@@ -69,7 +68,7 @@ def spoilt(p: TileProgram, extents: Mapping[str, int]) -> dict[str, torch.Tensor
 
 
 def by_numpy(
-    text: str, inputs: Tensors, params: Mapping[str, Any], block: int, checked: bool = False
+    text: str, inputs: Tensors, params: Mapping[str, Any], block: int
 ) -> dict[str, torch.Tensor]:
     def outputs(p: TileProgram, extents: Mapping[str, int]) -> dict[str, Any]:
         made = spoilt(p, extents)
@@ -78,7 +77,7 @@ def by_numpy(
         }
 
     arrays: Any = {n: t.numpy() for n, t in inputs.items()}
-    return interpret(text, arrays, params, block, NumpyOps(), outputs, checked)
+    return interpret(text, arrays, params, block, NumpyOps(), outputs)
 
 
 def by_torch(

@@ -74,7 +74,7 @@ kernel names(lambda: float[i], k: int, def: int) -> O: float[i]
   row i
   k[i] = lambda[coordinate(i)]
   i[i] = k + float(param(k) + def)
-  store O[coordinate(i)] = i
+  store O[i] = i
 """
 
 

@@ -41,8 +41,8 @@ def held_dims(program: P.TileProgram) -> dict[str, int]:
                 dims[e.attr] = max(dim, dims.get(e.attr, 0))
     for o in program.outputs:
         ranks[o.name] = len(o.dims)
-        for dim, position in enumerate(program.stores(o.name)[0].positions):
-            if position.op == "coordinate" and program.axes[position.attr].role == "whole":
+        for dim, axis in enumerate(program.stores(o.name)[0].axes):
+            if program.axes[axis].role == "whole":
                 dims[o.name] = dim
     return {tensor: dim for tensor, dim in dims.items() if ranks[tensor] > 1}
 
@@ -171,7 +171,7 @@ def _in_range(
     extents: tuple[str, ...],
     subscripts: tuple[P.Expr, ...],
     layout: Layout,
-    inside: Collection[int] = (),
+    inside: Collection[int],
 ) -> list[B.Expr]:
     """Return a computed subscript that leaves its tensor reads and writes nothing."""
     masks = []
@@ -291,34 +291,19 @@ def hoist_bases(c: Context, loop: P.Loop) -> None:
 
 def store(c: Context, s: P.Store) -> None:
     """Write a tile to an output, or add it to what is there."""
-    layout = c.order({a for e in P.roots(s) for a in e.axes})
+    layout = c.order({*s.axes, *s.value.axes})
     (output,) = (o for o in c.program.outputs if o.name == s.output)
-    base, numbers = _base(c, s.output, s.positions, is_tile=bool(layout))
-    offsets = (*numbers, *_positions(c, s, layout))
+    at = [P.coordinate(c.program.axes[a]) for a in s.axes]
+    base, numbers = _base(c, s.output, at, is_tile=bool(layout))
+    tiles = [(n, spread(c.axis(a), layout)) for n, a in enumerate(s.axes) if a in layout]
+    offsets = (*numbers, *(_offset(c, s.output, n, position) for n, position in tiles))
     stored = _stored(c, s, layout)
     masks = [spread(x, layout) for _, x in c.all_inside(layout)]
     masks += [x for stream in c.streams if (x := members(c, stream, layout)) is not None]
-    if any(p.op != "coordinate" for p in s.positions):
-        masks += _in_range(c, output.dims, s.positions, layout)
-    mask = _guarded(c, s.guard, layout, masks)
-    first: tuple[B.Expr, ...] = ()
+    mask, first = _guarded(c, None, layout, masks), tuple[B.Expr, ...]()
     if output.dtype == P.FRAGMENTS:
-        axes = (p.attr if p.op == "coordinate" and c.order(p.axes) else None for p in s.positions)
-        first = tuple(_first(c, a, p) for a, p in zip(axes, s.positions, strict=True))
+        first = tuple(first_of(c, a) if a in layout else c.axis(a) for a in s.axes)
     c.put(B.Store(s.output, pointers(base, offsets, mask), stored, s.mode, first=first))
-
-
-def _positions(c: Context, s: P.Store, layout: Layout) -> tuple[B.Expr, ...]:
-    """Return what the elements' positions add to the pointer of a store."""
-    offsets = []
-    for dim, p in enumerate(s.positions):
-        if c.order(p.axes):
-            position = tile(c, p, layout)
-            position = position if p.op == "coordinate" else to(position, c.names.offset)
-            offsets.append(_offset(c, s.output, dim, position))
-    if broadcast_layout(*(x.layout for x in offsets)) != layout:
-        offsets.append(B.Expr("zeros", (), None, layout, B.INT32))
-    return tuple(offsets)
 
 
 def _stored(c: Context, s: P.Store, layout: Layout) -> B.Expr:

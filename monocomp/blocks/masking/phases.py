@@ -154,7 +154,7 @@ def loops_of(loop: Loop) -> tuple[Loop, ...]:
     and over those in which none is asked."""
     loops = []
     for is_masked, segments in groupby(loop.segments, lambda s: s.masked):
-        body = loop.body if is_masked else [s for s in loop.body if not isinstance(s, Mask)]
+        body = [s for s in loop.body if is_masked or not isinstance(s, Mask)]
         loops.append(replace(loop, segments=tuple(segments), body=body))
     return tuple(loops) if len(loops) > 1 and loop.axis.role == "stream" else (loop,)
 
