@@ -133,6 +133,7 @@ class _Kernel(Loops):
             tensors[e.name] = Tensor(e.name, dims, e.body.kind, is_stored=is_stored, dtype=dtype)
         mentioned = {a for e in used for a in e.axes}
         mentioned |= {s.axis.name for s in walk(body) if isinstance(s, Loop)}
+        mentioned |= {a for s in walk(body) if isinstance(s, Store) for a in s.axes}
         mentioned |= {e.attr for e in used if e.op == "coordinate"}
         return TileProgram(
             name=name,

@@ -19,6 +19,7 @@ from monocomp import blocks as B
 from monocomp.backends.gluon.device_functions import DEVICE_FUNCTIONS
 from monocomp.backends.gluon.dialect import GLUON
 from monocomp.backends.triton import interface
+from monocomp.backends.triton.emit import called
 from monocomp.backends.triton.kernel_source import source_of
 from monocomp.host import arguments as A
 from tests.backends.gluon.machine import (
@@ -330,7 +331,8 @@ def _call(name: str, *args: ast.expr) -> ast.Call:
 def functions(program: B.BlockProgram) -> list[ast.stmt]:
     """Return the functions of a kernel as they are emitted."""
     source = source_of(program, GLUON)
-    helpers = (DEVICE_FUNCTIONS[name] for name in source.helpers if name not in _MEANT)
+    functions = {n: text for n, text in DEVICE_FUNCTIONS.items() if n not in _MEANT}
+    helpers = called(functions, source.lines)
     return ast.parse("\n".join((*source.lines, *helpers, *source.functions.values()))).body
 
 
