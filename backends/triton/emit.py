@@ -38,6 +38,7 @@ from monocomp.terms.equations import Equations
 from monocomp.tile import Combine, Fold, TileProgram, walk
 from monocomp.tile.split_padding import split_padding
 
+_REMARKS = re.compile(r'""".*?"""|#[^\n]*', re.DOTALL)
 _DESCRIPTORS = "from triton.tools.tensor_descriptor import TensorDescriptor"
 
 
@@ -296,7 +297,8 @@ def called(functions: Mapping[str, str], lines: Sequence[str]) -> list[str]:
     needed: set[str] = set()
     waiting = [*lines]
     while waiting:
-        names = {*re.findall(r"\w+(?=[(,)])", waiting.pop())} & functions.keys() - needed
+        code = _REMARKS.sub("", waiting.pop())
+        names = {*re.findall(r"\w+(?=[(,)])", code)} & functions.keys() - needed
         needed |= names
         waiting += (functions[name] for name in names)
     return [text for name, text in functions.items() if name in needed]

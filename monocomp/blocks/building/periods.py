@@ -69,11 +69,12 @@ def _first_positions(c: Context, axis: str) -> Expr:
 
 
 def name_first_positions(c: Context, stream: Stream, begin: Expr) -> None:
-    """Name the positions of a loop's first block."""
+    """Name the positions of a loop's first block, if they are in a period."""
     axis = stream.loop.axis.name
-    positions = infix("+", begin, to(arange(axis), c.names.offset))
-    c.assign(_first_positions(c, axis), positions)
-    stream.is_aligned = True
+    if _in_periods(c, stream):
+        positions = infix("+", begin, to(arange(axis), c.names.offset))
+        c.assign(_first_positions(c, axis), positions)
+        stream.is_aligned = True
 
 
 def name_moves(c: Context, stream: Stream, begin: Expr) -> None:
