@@ -115,6 +115,11 @@ def _levels(program: Equations, sizes: Mapping[str, int]) -> dict[str, int]:
 def rows_of(group: Sequence[Equation]) -> frozenset[Term]:
     """Return the indices of the equations that all of their aggregates have, but not one along
     which they are prefixes."""
+    return _rows_of(tuple(group))
+
+
+@lru_cache(maxsize=4096)
+def _rows_of(group: tuple[Equation, ...]) -> frozenset[Term]:
     folds = outer_folds(group)
     indices = {i for e in group for i in e.indices} - {scan_of(group)}
     return frozenset(i for i in indices if all(i.name in f.free for f in folds))
@@ -146,19 +151,18 @@ def _share_a_loop(a: Sequence[Equation], b: Sequence[Equation], sizes: Mapping[s
     enough for one value of a row to hold, and such that products are still of two tiles."""
     rows = rows_of(a), rows_of(b)
     loops = [{T.domain_of(f) for f in outer_folds(g)} for g in (a, b)]
+    if rows[0].isdisjoint(rows[1]) or loops[0].isdisjoint(loops[1]) or scan_of(a) is not scan_of(b):
+        return False
     held = [[i for i in e.indices if i not in rows[0] & rows[1]] for e in (*a, *b)]
     if rows[0] != rows[1] and all(map(is_plain, outer_folds((*a, *b)))):
         # They share what is read alone, and a product needs many rows for each column.
         columns = sum(math.prod(sizes[i.extent] for i in indices) for indices in held)
         if columns * ROW_BLOCK > LARGEST_TILE:
             return False
-    return (
-        bool(rows[0] & rows[1])
-        and scan_of(a) is scan_of(b)
-        and not loops[0].isdisjoint(loops[1])
-        and all(fits_whole(i.extent, sizes) for i in rows[0] ^ rows[1])
-        and (rows[0] == rows[1] or all(fits_together(i, sizes) for i in held))
-        and (rows[0] == rows[1] or _multiply_tiles((*a, *b), rows[0] & rows[1]))
+    return rows[0] == rows[1] or (
+        all(fits_whole(i.extent, sizes) for i in rows[0] ^ rows[1])
+        and all(fits_together(i, sizes) for i in held)
+        and _multiply_tiles((*a, *b), rows[0] & rows[1])
     )
 
 

@@ -167,18 +167,18 @@ def weighed(
         if c.is_open:
             groups.setdefault(gradient.saved[c.name].indices, []).append(c.name)
     known = _sizes(gradient.program, sizes)
-    best = gradient
+    best, least = gradient, _cost(gradient, sizes) if groups else math.inf
     for indices in sorted(groups, key=len, reverse=True):
         names = groups[indices]
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
-        more, less = _cost(best, sizes), _cost(without, sizes)
+        more, less = least, _cost(without, sizes)
         is_small = _is_small(gradient.program, indices, known)
         is_worth_it = more < less * (1 / TOLERABLE if is_small else _WORTH_MEMORY)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
         for name in names:
             kept[name] = replace(kept[name], is_saved=is_worth_it, reason=reason, is_open=False)
-        best = best if is_worth_it else without
+        best, least = (best, more) if is_worth_it else (without, less)
     return replace(best, choices=tuple(kept.values()))
 
 
