@@ -194,7 +194,7 @@ class _Operator:
         weight = exponent_of(t)
 
         def part(f: Term, need: Need) -> Scaled:
-            return scaled(f, Need.NONE if _is_value(f, weight) else need, self.known)
+            return scaled(f, Need.NONE if self.is_value(f, weight) else need, self.known)
 
         parts = [part(f, self.need) for f in t.args]
         need = Need.LARGE if any(map(_is_scale, t.args)) else Need.NONE
@@ -208,6 +208,15 @@ class _Operator:
             whole = factor_number(whole) or whole
         whole = _in_choice(whole)
         return whole if self.need >= Need.SMALL else in_frame_of_divisor(whole) or whole
+
+    def is_value(self, t: Term, weight: Term) -> bool:
+        """True if a sum needs no frame beside a weight: its exponentials are numbers that the
+        weight's exponent adds up, and beside another addend what is small is lost anyway."""
+        if t.op != "add":
+            return False
+        exponents = {scaled(a, Need.LARGE, self.known).exponent for a in t.args}
+        is_added = (multiples_of_logarithms(e, weight) is e for e in exponents)
+        return T.ZERO in exponents and all(is_added)
 
     def power(self, t: Term) -> Term:
         """(exp(m) v) ** n = exp(n m) v ** n"""
@@ -245,9 +254,16 @@ class _Operator:
         return T.mul(T.rebuild(t, tuple(moved)), T.exp(joint))
 
     def compared(self, t: Term) -> Term:
-        """exp(m) v < exp(n) w = exp(m - p) v < exp(n - p) w with p = max(m, n)"""
+        """exp(m) v < exp(n) w = exp(m - p) v < exp(n - p) w with p = max(m, n), and 0 < exp(m) v
+        where 0 < v and exp(m) is no 0, which it may be rounded to."""
         is_asked = t.attr == "!="  # as a frame asks of factors: what is small is no 0
         parts = [self.operand(x, Need.SMALL if is_asked else self.need) for x in t.args]
+        if T.ZERO in t.args and t.attr in ("<", "!="):
+            exponents = [a for p in parts for a in addends(p.exponent)]
+            values = [p.value if p.whole is not T.ZERO else T.ZERO for p in parts]
+            weights = [c for a in exponents if (c := T.is_weight_there(a)) is not None]
+            weights = [c for c in weights if not T.vanishes(values, c)]
+            return T.conjunction(T.rebuild(t, tuple(values)), *weights)
         wholes = tuple(p.whole for p in parts)
         if any(map(is_bounded_by_form, wholes)):
             return T.rebuild(t, wholes)
@@ -319,15 +335,6 @@ def _in_choice(t: Term) -> Term:
 def _is_less_a_maximum(addend: Term) -> bool:
     number, m = T.split_coefficient(addend)
     return m is not None and number < 0 and m.op == "fold" and m.attr.monoid == "max"
-
-
-def _is_value(t: Term, weight: Term) -> bool:
-    """True if a sum needs no frame beside a weight: its exponentials are numbers that the weight's
-    exponent adds up, and beside another addend what is small is lost anyway."""
-    if t.op != "add" or any(_holds_exponential(without_exponent(a)) for a in t.args):
-        return False
-    exponents = set(map(exponent_of, t.args))
-    return T.ZERO in exponents and all(multiples_of_logarithms(e, weight) is e for e in exponents)
 
 
 def _is_scale(factor: Term) -> bool:

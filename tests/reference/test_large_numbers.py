@@ -102,6 +102,10 @@ EXPONENTIALS: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
         "R[t,v] = log_softmax[v](B[t,v])\nD[t] = sum[v](exp(P[t,v]) * (P[t,v] - R[t,v]))",
         _divergence,
     ),
+    "entropy under a filter": (
+        "H[t] = -sum[v](softmax[v if v < 60](U[t,v]) * log_softmax[v if v < 60](U[t,v]))",
+        lambda u, b: _entropy(u[:, :60]),
+    ),
     "gated values": (
         "O[t] = sum[v](softmax[v](U[t,v]) * sigmoid(B[t,v]))",
         lambda u, b: (u.softmax(-1) * b.sigmoid()).sum(-1),
