@@ -190,3 +190,22 @@ def test_slopes_in_float16() -> None:
     usual = (gradient(with_slopes, x) - exact).norm()
     error = (gradient(kernel, x) - exact).norm()
     assert error < usual / 2 + 2**-11 * exact.norm()
+
+
+def test_what_is_compared_with_0_is_not_rounded_to_it() -> None:
+    """A share is no 0 where the sum that it is of is one to a float."""
+    text = "O[q] = log(sum[k](softmax[k](S[q,k]) * sigmoid(V[k])))"
+    given = {
+        "S": torch.tensor([[-1e3, -999.0], [0.5, 1.0]], dtype=torch.float64, requires_grad=True),
+        "V": torch.tensor([-1.0, 0.5], dtype=torch.float64, requires_grad=True),
+    }
+    eager = (given["S"].softmax(-1) * given["V"].sigmoid()).sum(-1).log()
+    result = mc.compile(text, backend="torch")(**given)
+    assert isinstance(result, torch.Tensor)
+    pairs = zip(
+        torch.autograd.grad(result.sum(), [*given.values()]),
+        torch.autograd.grad(eager.sum(), [*given.values()]),
+        strict=True,
+    )
+    for computed, wanted in pairs:
+        torch.testing.assert_close(computed, wanted, rtol=1e-10, atol=1e-12)
