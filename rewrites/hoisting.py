@@ -167,18 +167,20 @@ extrema.add(
     turn_maximum: max[k if c](-x) = -min[k if c](x)
     """)
 )
-extrema.add(
-    *equations(
-        """
-        # A positive factor leaves, and if there is an element one that may be 0.
-        hoist_positive_factor: max[k if c](a * x) = a * max[k if c](x)
-            needs a free of k, a nonnegative, a positive or k has an element,
-            a finite if read or k has an element,
-            worth a is finite if there are elements, a scales no weights
-        """,
-        a_is_finite_if_there_are_elements=Guard(
-            lambda found: T.is_finite_if_there(found.terms["a"])
-        ),
-        a_scales_no_weights=Guard(scales_no_weights),
+# Frames are minima of what is subtracted as well.
+for one, of_one in (("max", ""), ("min", "_of_minimum")):
+    extrema.add(
+        *equations(
+            f"""
+            # A positive factor leaves, and if there is an element one that may be 0.
+            hoist_positive_factor{of_one}: {one}[k if c](a * x) = a * {one}[k if c](x)
+                needs a free of k, a nonnegative, a positive or k has an element,
+                a finite if read or k has an element,
+                worth a is finite if there are elements, a scales no weights
+            """,
+            a_is_finite_if_there_are_elements=Guard(
+                lambda found: T.is_finite_if_there(found.terms["a"])
+            ),
+            a_scales_no_weights=Guard(scales_no_weights),
+        )
     )
-)
