@@ -144,7 +144,7 @@ def _arguments(c: Context) -> Iterator[B.Argument]:
         yield B.Argument("block", a, 0, names.block(a), True)
     for a in blocked:
         yield B.Argument("even", a, 0, names.even(a), True)
-    for a in blocked:
+    for a in program.axis_names("stream"):
         yield B.Argument("single", a, 0, names.single(a), True)
     yield B.Argument("option", "INDEX", 0, option("INDEX"), True)
     yield B.Argument("option", "PRECISION", 0, option("PRECISION"), True)
