@@ -3,7 +3,7 @@
 c * (A B)  =  baddbmm of A and B with the factor c, a number
 X + c * (A B)  =  baddbmm of X, A and B, in the memory of X
 x + log(1 / y)  =  x - log y
-x + log y + log z  =  x + log(y * z)  for sums of exponentials y and z, or their inverses
+sum(p * (x - max x - y)) - log sum exp(x - max x)  =  sum(p * (log softmax x - y))  where sum p = 1
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
 sum over i of sums over j  =  sum over i and j
 c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
@@ -24,24 +24,32 @@ import torch
 
 from monocomp.backends.tape.bounds import bounds_of
 from monocomp.backends.tape.choices import keep
-from monocomp.backends.tape.reals import is_no_less, is_positive, name_of, operands_of
-from monocomp.backends.tape.recorder import Step, Value, identity
+from monocomp.backends.tape.reals import (
+    is_no_less,
+    is_real,
+    logits_of,
+    name_of,
+    operands_of,
+)
+from monocomp.backends.tape.recorder import Step, Value, identity, needed
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
     torch.mm: torch.addmm,
 }
+_TOLERANCE = 1e-6  # of a factor that is a product of numbers
 _OTHER = {torch.add: torch.sub, torch.sub: torch.add}
 
 
-def fused(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
-    """Return steps for the same results; some of them nothing reads any more."""
+def fused(steps: Sequence[Step], inputs: Sequence[Value], results: Sequence[Value]) -> list[Step]:
+    """Return the steps that lead from inputs to results, as few as they come to."""
     for of in _FUSED:
-        fusing = _Fusing(steps, results)
-        for s in steps:
+        before = needed(steps, inputs, results)
+        fusing = _Fusing(before, results)
+        for s in before:
             fusing.follow(s, of)
         steps = fusing.steps
-    return [*steps]
+    return needed(steps, inputs, results)
 
 
 class _Fusing:
@@ -102,29 +110,58 @@ class _Fusing:
             logarithm = self._alone(y, torch.log)
             inverse = None if logarithm is None else self.made_by.get(logarithm.operands[0])
             if logarithm is not None and inverse is not None and inverse.run is torch.reciprocal:
-                self.readers[inverse.result] -= 1
                 operands = x, self.add(logarithm.again(inverse.operands))
                 return replace(s, run=_OTHER[s.run], operands=operands)
         return None
 
-    def merged(self, s: Step) -> Step | None:
-        """Return one logarithm for the sum, or the difference, of two of sums of exponentials."""
+    def unhoisted(self, s: Step) -> Step | None:
+        """Return a mean of logarithms of softmax for one of differences from a largest number, and
+        a logarithm of the sum of their exponentials, or of its inverse."""
         for x, y in _terms(s):
-            first, second = self.made_by.get(x), self._alone(y, torch.log)
-            if first is None or second is None or self.readers[x] != 1:
+            logarithm, total = self._alone(y, torch.log), self._alone(x, torch.sum)
+            product = None if total is None else self._alone(total.operands[0], torch.mul)
+            if logarithm is None or total is None or product is None:
                 continue
-            for term, z in _terms(first):
-                other = self._alone(z, torch.log)
-                if other is None or z.shape != y.shape:
+            for p, v in (product.operands, product.operands[::-1]):
+                apart = self._alone(v, torch.sub)
+                if apart is None or not _is_weight(p) or not p.shape == v.shape != x.shape:
                     continue
-                both = *other.operands, *second.operands
-                if all(map(_is_of_exponentials, both)):
-                    run = torch.mul if s.run is first.run else torch.div
-                    of = Value(z.shape, z.dtype, is_owned=True)
-                    of.strides, of.made_by = other.operands[0].strides, (run.__name__, both)
-                    logarithm = other.again([self.add(Step(run, both, of, True, 2))])
-                    return replace(s, run=first.run, operands=(term, self.add(logarithm)))
+                for n, term in enumerate(apart.operands):
+                    is_inverse = (n == 0) == (s.run is torch.add)
+                    logits = self._normalised(logarithm.operands[0], p if is_inverse else None)
+                    if logits is None or not _is_relative(term, logits):
+                        continue
+                    of = self._made("log softmax", torch._log_softmax, logits, -1, False)
+                    weights = self._made("exp", torch.exp, of) if is_inverse else p
+                    terms = [of if m == n else t for m, t in enumerate(apart.operands)]
+                    mean = product.again([weights, self._one(apart.again(terms))])
+                    return replace(total.again([self._one(mean)]), result=s.result)
         return None
+
+    def _normalised(self, z: Value, weights: Value | None) -> Value | None:
+        """Return the real numbers whose sum of exponentials relative to the largest a value is, or
+        whose weights it is the largest of, if nothing else reads it, or the weights."""
+        made = self._alone(z, torch.sum if weights is None else torch.amax)
+        if made is None or made.arguments[0] != len(made.operands[0].shape) - 1:
+            return None
+        (of,) = made.operands
+        if weights is not None:
+            is_of_weights = of is weights and name_of(of) == "softmax" and self.readers[of] == 2
+            return operands_of(of)[0] if is_of_weights else None
+        x, factor = logits_of(of, made.arguments[0]) or (of, 0.0)
+        is_alone = self.readers[of] == 1 and math.isclose(factor, 1, rel_tol=_TOLERANCE)
+        return x if is_alone and is_real(x) and x.is_contiguous else None
+
+    def _one(self, s: Step) -> Value:
+        """Add a step that one other reads."""
+        self.readers[s.result] = 1
+        return self.add(s)
+
+    def _made(self, key: str, run: Callable[..., Any], of: Value, *arguments: Any) -> Value:
+        """Add a function of one value, of its layout."""
+        made = Value(of.shape, of.dtype, is_owned=True)
+        made.strides, made.made_by = of.strides, (key, (of,))
+        return self._one(Step(run, (of,), made, False, 0, arguments))
 
     def joined(self, s: Step) -> Step | None:
         """Return a linear function of a sum for the sum of two of them, or of one and one that is
@@ -294,7 +331,7 @@ class _Fusing:
 
 _FUSED = (
     _Fusing.inverted,
-    _Fusing.merged,
+    _Fusing.unhoisted,
     _Fusing.joined,
     _Fusing.added,
     _Fusing.scaled,
@@ -312,13 +349,6 @@ def _terms(s: Step) -> Iterator[tuple[Value, Value]]:
         yield x, y
         if s.run is torch.add:
             yield y, x
-
-
-def _is_of_exponentials(v: Value) -> bool:
-    """True if a value is a sum of exponentials of real numbers relative to the largest, or inverse
-    to one: products of these are in range."""
-    of_softmax = name_of(v) == "amax" and name_of(operands_of(v)[0]) == "softmax"
-    return of_softmax or is_positive(v)
 
 
 def _choice(s: Step) -> tuple[str, tuple[Value, Value], Value] | None:
@@ -347,6 +377,19 @@ def _is_count(v: Value, size: int) -> bool:
     known = v.known
     is_row = known is not None and known.shape[-1:] == (size,) == (known.numel(),)
     return is_row and known is not None and torch.equal(known.flatten(), torch.arange(size))
+
+
+def _is_weight(v: Value) -> bool:
+    """True if a value is a softmax, computed so or as exponentials of its logarithms."""
+    of = name_of(operands_of(v)[0]) if name_of(v) == "exp" else None
+    return name_of(v) == "softmax" or of == "log softmax"
+
+
+def _is_relative(v: Value, x: Value) -> bool:
+    """True if a value is the differences of others from the largest of each row."""
+    name, operands = v.made_by or (None, ())
+    last = ("amax", len(x.shape) - 1), (x,)
+    return name == "sub" and operands[0] is x and operands[1].made_by == last
 
 
 def _is_linear(s: Step, operand: int) -> bool:

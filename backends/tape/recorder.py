@@ -219,6 +219,29 @@ class Recorder:
         return made
 
 
+def needed(
+    steps: Sequence[Step],
+    inputs: Sequence[Value],
+    results: Sequence[Value],
+    is_shared: Callable[[Value], bool] = lambda v: False,
+) -> list[Step]:
+    """Return the steps that lead from inputs to results, but for those to what is kept, and to
+    what is shared."""
+    read = {v for v in results if not is_kept(v)}
+    stop = {*inputs}
+    kept = []
+    for s in reversed(steps):
+        if s.result in read and s.result not in stop and not is_shared(s.result):
+            kept.append(s)
+            read |= {v for v in s.operands if not is_kept(v)}
+    return kept[::-1]
+
+
+def is_kept(v: Value) -> bool:
+    """True if a value is the same in all calls, and not too large to be held between them."""
+    return v.known is not None and v.known.numel() <= CPU.kept
+
+
 def identity(key: object, operands: Sequence[Value]) -> tuple[object, ...]:
     """Return what tells a function of values apart."""
     order = sorted(map(id, operands)) if key in COMMUTATIVE else map(id, operands)

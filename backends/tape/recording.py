@@ -12,9 +12,9 @@ import torch
 
 from monocomp.backends.interpreter import Interpreter
 from monocomp.backends.tape.buffers import Buffer, clear
-from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides
+from monocomp.backends.tape.recorder import Recorder, Value, contiguous_strides, needed
 from monocomp.backends.tape.softmax import normalised
-from monocomp.backends.tape.tape import Tape, needed
+from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import Tile, strided
 from monocomp.backends.tape.tiles import TapeOps
 from monocomp.backends.torch_operations import TorchOps, TorchTarget

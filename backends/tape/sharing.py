@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import torch
 
-from monocomp.backends.tape.recorder import Recorder, Step, Value
+from monocomp.backends.tape.recorder import Recorder, Step, Value, needed
 from monocomp.backends.tape.recording import Record, Recording
 from monocomp.backends.tape.softmax import normalised
-from monocomp.backends.tape.tape import Tape, made_of_numbers, needed
+from monocomp.backends.tape.tape import Tape, made_of_numbers
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import Quotients
 from monocomp.machine.cpu import CPU

@@ -22,8 +22,7 @@ import torch
 
 from monocomp.backends.tape.extrema import largest_in
 from monocomp.backends.tape.reals import is_real, logits_of, name_of, operands_of
-from monocomp.backends.tape.recorder import Step, Value
-from monocomp.backends.tape.tape import needed
+from monocomp.backends.tape.recorder import Step, Value, needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import implies, kept_where
 from monocomp.machine.cpu import CPU

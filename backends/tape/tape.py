@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from monocomp.backends.tape.fusing import fused
-from monocomp.backends.tape.recorder import Step, Value
+from monocomp.backends.tape.recorder import Step, Value, is_kept
 from monocomp.backends.tape.source import function_of
 from monocomp.host.plan import Gather, gather
 from monocomp.machine.cpu import CPU
@@ -38,8 +38,7 @@ class Tape:
         results: Sequence[Value],
         numbers: Sequence[Value] = (),
     ) -> None:
-        steps = fused(needed(steps, inputs, results), results)
-        self.steps = steps = needed(steps, inputs, results)
+        self.steps = steps = fused(steps, inputs, results)
         of_numbers = made_of_numbers(steps, numbers, results)
         first = [s for s in steps if s.result in of_numbers]
         steps = [s for s in steps if s.result not in of_numbers]
@@ -102,29 +101,6 @@ def remembering(make: Results, run: Results, numbers: Gather) -> Results:
         return run(*values, *known[1])
 
     return remembered
-
-
-def needed(
-    steps: Sequence[Step],
-    inputs: Sequence[Value],
-    results: Sequence[Value],
-    is_shared: Callable[[Value], bool] = lambda v: False,
-) -> list[Step]:
-    """Return the steps that lead from inputs to results, but for those to what is kept, and to
-    what is shared."""
-    read = {v for v in results if not is_kept(v)}
-    stop = {*inputs}
-    kept = []
-    for s in reversed(steps):
-        if s.result in read and s.result not in stop and not is_shared(s.result):
-            kept.append(s)
-            read |= {v for v in s.operands if not is_kept(v)}
-    return kept[::-1]
-
-
-def is_kept(v: Value) -> bool:
-    """True if a value is the same in all calls, and not too large to be held between them."""
-    return v.known is not None and v.known.numel() <= CPU.kept
 
 
 def _memory(

@@ -424,9 +424,15 @@ def test_places_of_the_largest_are_in_range(number: float) -> None:
     torch.testing.assert_close(found[3:], wanted[3:])
 
 
-def test_logarithms_of_sums_are_one() -> None:
-    """Join the logarithms of both numbers that a divergence normalises by."""
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_means_of_logarithms_are_of_softmax(scale: float) -> None:
+    """A divergence of two of them; large logits lose nothing."""
     kernel = mc.compile(library.load("kl_divergence"), backend="torch")
+    X, A, Y, B = (torch.randn(n, d) for n, d in ((5, 3), (9, 3), (5, 2), (9, 2)))
     with tapes_made() as made:
-        kernel(*(torch.randn(5, 3) for _ in range(4)))
-    assert [s.run for s in made[0].steps].count(torch.log) == 1
+        found = kernel(scale * X, A, Y, B).double()
+    pairs = (scale * X, A), (Y, B)
+    P, R = ((x.double() @ a.double().T).log_softmax(-1) for x, a in pairs)
+    torch.testing.assert_close(found, (P.exp() * (P - R)).sum(-1), rtol=1e-4, atol=1e-4)
+    runs = [s.run for s in made[0].steps]
+    assert runs.count(torch._log_softmax) == 2 and torch.log not in runs
