@@ -16,7 +16,7 @@ from torch import Tensor
 import monocomp as mc
 from monocomp.backends import torch as backend
 from monocomp.backends import torch_operations
-from monocomp.backends.tape import reading, recording, tape
+from monocomp.backends.tape import reading, recorder, recording, tape
 from monocomp.backends.tape.recorder import Recorder
 from monocomp.backends.tape.tape import Tape
 from monocomp.backends.tape.tile import strided
@@ -131,7 +131,7 @@ def test_large_masks_are_not_kept() -> None:
     """Values larger than `CPU.kept` are computed in each call."""
     Q, K, V = torch.randn(3, 40, 4).unbind()
     wanted = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
-    with patch.object(tape, "CPU", replace(CPU, kept=64)), tapes_made() as made:
+    with patch.object(recorder, "CPU", replace(CPU, kept=64)), tapes_made() as made:
         found = mc.compile(CAUSAL, backend="torch")(Q=Q, K=K, V=V)
     assert max(t.numel() for t in made[0].kept) <= 64
     torch.testing.assert_close(found, wanted)
