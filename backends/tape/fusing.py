@@ -95,7 +95,8 @@ class _Fusing:
     def add(self, s: Step) -> Value:
         """Add a step, unless one makes the same; return what is made."""
         v = s.result
-        if v.made_by is not None and v.made_by[1] == s.operands and not self._is_written(s):
+        is_free = v.root not in self.written and not self._is_written(s)
+        if v.made_by is not None and v.made_by[1] == s.operands and is_free:
             known = self._equal.setdefault(identity(*v.made_by), v)
             if known is not v and v.root not in self.kept:
                 self.readers[known] += self.readers[v]
@@ -130,6 +131,8 @@ class _Fusing:
                     is_inverse = (n == 0) == (s.run is torch.add)
                     logits = self._normalised(logarithm.operands[0], p if is_inverse else None)
                     if logits is None or not _is_relative(term, logits):
+                        continue
+                    if logits.root in self.written:
                         continue
                     of = self._made("log softmax", torch._log_softmax, logits, -1, False)
                     weights = self._made("exp", torch.exp, of) if is_inverse else p
@@ -297,6 +300,7 @@ class _Fusing:
         for limit, y in ((a, b), (b, a)):
             is_above = sign == "lt" and limit is a
             is_above |= sign == "ne" and limit.number == 0 and is_no_less(y)
+            is_above &= limit.number is not None and y.root not in self.written
             if limit.number is not None and is_above and y.dtype == s.result.dtype:
                 return Step(keep, (x, y), s.result, True, 2, (limit.number,))
         return None
@@ -312,6 +316,7 @@ class _Fusing:
             for count, at in (operands, operands[::-1]) if name == "eq" else ():
                 y, shape = kept.operands[0], (*x.shape[:-1], 1)
                 is_inside = bounds_of(at)[0] >= 0 and bounds_of(at)[1] < x.shape[-1]
+                is_inside &= at.root not in self.written and y.root not in self.written
                 if at.shape == y.shape == shape and is_inside and _is_count(count, x.shape[-1]):
                     return replace(s, run=added_at, operands=(x, at, y), in_place=1)
         return None

@@ -409,3 +409,16 @@ def test_other_numbers_of_a_call() -> None:
             torch.testing.assert_close(found, wanted)
             torch.testing.assert_close(*gradients)
     assert len(made) == 2  # of a call, and of its gradients
+
+
+def test_a_copy_that_is_written_to_is_no_other_one() -> None:
+    """Its elements are those of what is copied, until then."""
+    recorder = Recorder(1)
+    x = recorder.input(0, (4,), torch.float32)
+    written = recorder.step(
+        None, torch.Tensor.zero_, [recorder.copy(x)], (4,), x.dtype, is_view=True
+    )
+    other = recorder.step(("view", (0,), (4,)), torch.clone, [x], (4,), x.dtype)
+    negative = recorder.step("neg", torch.neg, [other], (4,), x.dtype)
+    zeros, found = Tape(recorder.steps, recorder.inputs, [written, negative]).run(torch.ones(4))
+    assert not zeros.any() and torch.equal(found, -torch.ones(4))
