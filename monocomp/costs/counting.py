@@ -227,6 +227,7 @@ class _Counter:
         self.determined: dict[Term, Term] = {}  # indices, by those of loops that filters equate
         self.tiles, self.inner = set[Term](), set[Term]()  # indices: held entirely, of inner loops
         self.weighed: set[tuple[Term, Term, tuple[Term, ...], str]] = set()
+        self.loaded: set[tuple[Term, tuple[Term, ...], str]] = set()  # tiles, below indices
         self.operations = NO_OPERATION
         self.moved: Amount = 0
         self.reads: dict[str, set[str]] = {}
@@ -423,6 +424,11 @@ class _Counter:
 
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
         name = T.name_of(t)
+        tile = T.substitute(t, {i.name: self._axis(i) for i in path})
+        key = tile, tuple(dict.fromkeys(map(self._axis, path))), scope
+        if key in self.loaded:
+            return
+        self.loaded.add(key)
         is_input = t.op == "read" or t.attr.given
         pairs = zip(t.attr.extents, t.args, strict=True)
         size = product(self.extent(dim) for dim, position in pairs if position.op != "const")
@@ -432,6 +438,14 @@ class _Counter:
         self.moved += size * width * self._repeats(lacking)
         if is_input and all(a.op != "const" for a in t.args):
             self.reads.setdefault(name, set()).add(scope)
+
+    def _axis(self, i: Term) -> Term:
+        """Return the index whose axis of tiles an index of a fold has: that of an output that is
+        held entirely, so that a tile is loaded once for products along it and for its columns."""
+        if i not in self.inner and i not in self.tiles:
+            return i
+        whole = (j for j in self.base if j.extent == i.extent and self.role_of[j.name] == "whole")
+        return next(whole, i)
 
     def _hold(self, t: Term, path: tuple[Term, ...], summed: Term) -> None:
         """Note how many columns the matrix has that an operand is for rows, or for the elements of
