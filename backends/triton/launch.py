@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 import torch
 import triton
-from triton.runtime.errors import OutOfResources
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from monocomp.backends import torch as interpreter
 from monocomp.backends.dialects import DIALECTS
@@ -172,7 +172,7 @@ class TritonRunner:
             for choice in chain([chosen], self._others(chosen, tensors, extents)):
                 try:
                     results, plan = self._call(tensors, params, choice, varying)
-                except OutOfResources as fault:  # before the kernel is launched
+                except (OutOfResources, PTXASError) as fault:  # before the kernel is launched
                     reasons.append(str(fault))
                     continue
                 except UnsupportedError:

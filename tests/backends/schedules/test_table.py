@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from triton.runtime.errors import OutOfResources
+from triton.runtime.errors import OutOfResources, PTXASError
 
 import monocomp as mc
 from monocomp import library
@@ -162,13 +162,13 @@ def test_little_memory_takes_smaller_tiles() -> None:
 
 
 class Runner(TritonRunner):
-    """One whose kernels need more than a GPU has, but for some schedules."""
+    """One whose kernels need more than a GPU has, but for some schedules, or crash its assembler."""
 
-    def __init__(self, fitting: set[int]) -> None:
+    def __init__(self, fitting: set[int], crashes: bool = False) -> None:
         kernel = mc.compile(library.load("causal"))
         program = kernel.plan({}).program
         super().__init__(program, kernel.tile_programs({}), lambda _: None, "ieee")  # type: ignore[arg-type, return-value]
-        self.fitting = fitting
+        self.fitting, self.crashes = fitting, crashes
         self.tried: list[Schedule] = []
 
     def _call(
@@ -176,6 +176,8 @@ class Runner(TritonRunner):
     ) -> Any:
         self.tried.append(choice[0])
         if len(self.tried) - 1 not in self.fitting:
+            if self.crashes:
+                raise PTXASError("`ptxas` failed with error code -11")
             raise OutOfResources(300 << 10, 227 << 10, "shared memory")
         return (inputs["Q"],), None
 
@@ -209,9 +211,10 @@ def called(runner: Runner) -> None:
     runner(inputs, {}, EXTENTS)
 
 
-def test_what_turns_out_not_to_fit_gives_way() -> None:
+@pytest.mark.parametrize("crashes", [False, True])
+def test_what_turns_out_not_to_fit_gives_way(crashes: bool) -> None:
     """To the next candidates; the next call begins with the one that did fit."""
-    runner = Runner(fitting={2, 3})
+    runner = Runner({2, 3}, crashes)
     called(runner)
     assert len(runner.tried) == 3
     called(runner)
