@@ -162,7 +162,7 @@ def test_little_memory_takes_smaller_tiles() -> None:
 
 
 class Runner(TritonRunner):
-    """One whose kernels need more than a GPU has, but for some schedules, or crash its assembler."""
+    """One whose kernels need more than there is, or crash an assembler, but for some schedules."""
 
     def __init__(self, fitting: set[int], crashes: bool = False) -> None:
         kernel = mc.compile(library.load("causal"))
