@@ -160,8 +160,7 @@ def estimate_of(
         return counter, counter.cost()
 
     counter, cost = counted()
-    rows = counter.columns.rows_that_fit(cost.state)
-    if rows < lengths["row"]:
+    if (rows := counter.columns.rows_that_fit(cost.state)) < lengths["row"]:
         lengths["row"] = rows
         counter, cost = counted()
     indices = dict.fromkeys(i for e in group for i in e.indices)
@@ -245,7 +244,7 @@ class _Counter:
             self._visit(e.body, (*self.base, *late), "late" if late else "")
             self.moved += self._stored(e)
         state: Amount = 0
-        for fold in [f for at in loops for f in at.folds]:
+        for fold in (f for at in loops for f in at.folds):
             self._loop(fold)
             state += product(map(self.extent, self._carried(fold))) * len(fields(fold))
         extents = (*(p.extent for p in loops), *(i.extent for i in self.late))
@@ -256,9 +255,9 @@ class _Counter:
     def _stored(self, equation: Equation) -> Amount:
         """Return the bytes of an output, or of what another kernel reads."""
         wide = equation.name not in self.outputs and equation.body.kind == "float"
-        extents = (self.extent(i.extent) for i in equation.indices)
-        times = 2 if equation.name in self.added else 1  # read, and written
-        return product(extents) * times * (STORED_BYTES if wide else ELEMENT_BYTES)
+        elements = product(self.extent(i.extent) for i in equation.indices)
+        width = STORED_BYTES if wide else ELEMENT_BYTES
+        return elements * width * (2 if equation.name in self.added else 1)  # read, and written
 
     def _carried(self, fold: Term) -> Iterator[str]:
         """Yield the extents of the axes of a fold's state."""
@@ -423,9 +422,8 @@ class _Counter:
         self._count(ELEMENTWISE * (len(side) - 1), varying, path)
 
     def _read(self, t: Term, path: tuple[Term, ...], scope: str) -> None:
-        name = T.name_of(t)
-        tile = T.substitute(t, {i.name: self._axis(i) for i in path})
-        key = tile, tuple(dict.fromkeys(map(self._axis, path))), scope
+        name, axes = T.name_of(t), {i.name: self._axis(i) for i in path}
+        key = T.substitute(t, axes), tuple(dict.fromkeys(axes.values())), scope
         if key in self.loaded:
             return
         self.loaded.add(key)
@@ -442,17 +440,17 @@ class _Counter:
     def _axis(self, i: Term) -> Term:
         """Return the index whose axis of tiles an index of a fold has: that of an output that is
         held entirely, so that a tile is loaded once for products along it and for its columns."""
-        if i not in self.inner and i not in self.tiles:
+        if i not in self.inner | self.tiles:
             return i
-        whole = (j for j in self.base if j.extent == i.extent and self.role_of[j.name] == "whole")
-        return next(whole, i)
+        like = (j for j in self.base if j.extent == i.extent)
+        return next((j for j in like if self.role_of[j.name] == "whole"), i)
 
     def _hold(self, t: Term, path: tuple[Term, ...], summed: Term) -> None:
         """Note how many columns the matrix has that an operand is for rows, or for the elements of
         a loop: of the index that is summed over, or of one that is held entirely."""
         own = [i for i in path if i.name in t.free]
-        roles = {i: self.roles[i.name].role for i in own if i.name in self.roles}
-        tiles = [i for i in own if roles.get(i) == "whole" or (i is summed and i in self.tiles)]
+        roles = {i: self.role_of.get(i.name) for i in own}
+        tiles = [i for i in own if roles[i] == "whole" or (i is summed and i in self.tiles)]
         is_streamed = any(map(self._is_looped, own))
         if len(tiles) == 1 and (is_streamed or "row" in roles.values()):
             length = self.extent(tiles[0].extent)
@@ -462,7 +460,7 @@ class _Counter:
     def _count(self, operations: Operations, free: frozenset[str], path: tuple[Term, ...]) -> None:
         """Add operations on what varies with these indices, for each time that it is computed; a
         number is computed once."""
-        if free and operations is not NO_OPERATION:
+        if free:
             self.operations += operations * self._times(path, {i for i in path if i.name in free})
 
     # --- positions -----------------------------------------------------------------------
@@ -490,8 +488,7 @@ class _Counter:
         independent = self._independent(path)
         lacking = {i: self.blocks(i, i in self.inner) for i in independent if i.name not in t.free}
         repeats = math.prod(lacking.values())
-        own = product(self.extent(i.extent) for i in independent if i.name in t.free)
-        times = own * repeats
+        times = product(self.extent(i.extent) for i in independent if i.name in t.free) * repeats
         most = max(lacking, key=lambda i: lacking[i], default=None)
         number = times if isinstance(times, int) else 0
         return Place(path, number, repeats, most if repeats > 1 else None)
