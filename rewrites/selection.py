@@ -23,6 +23,9 @@ selection.add(
         leave_scale: argtop[k -> r if c](a * x) = argtop[k -> r if c](x)
             needs a free of k, a positive where it is a number, worth a scales no weights
 
+        leave_scale_of_argmax: argmax[k if c](a * x) = argmax[k if c](x)
+            needs a free of k, a positive where it is a number, worth a scales no weights
+
         # The largest elements are mapped after they are chosen; what is missing stays -inf.
         map_scaled: top[k -> r if c](a * x)
             = where(0 <= argtop[k -> r if c](x), a * top[k -> r if c](x), -inf)
