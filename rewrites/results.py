@@ -179,8 +179,9 @@ def _is_weighted(bindings: Bindings) -> bool:
     exponent of the whole adds up is a value."""
     (bound,), fold = bindings.folds["k"]
     _, (_, body) = T.open_fold(fold)
-    weight = weight_of(bindings.terms["a"], bound.name)
-    return multiples_of_logarithms(weight, exponent_of(body)) is not weight
+    a = bindings.terms["a"]
+    is_value = multiples_of_logarithms(exponent_of(a), exponent_of(body)) is exponent_of(a)
+    return weight_of(a, bound.name) is not T.ZERO and not is_value
 
 
 results.add(

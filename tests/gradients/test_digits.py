@@ -209,3 +209,22 @@ def test_what_is_compared_with_0_is_not_rounded_to_it() -> None:
     )
     for computed, wanted in pairs:
         torch.testing.assert_close(computed, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_bias_of_logits_that_are_exponentials_keeps_its_digits() -> None:
+    """Its sum over rows is of distances from their logarithms, as each element's is."""
+    text = "O[q] = sum[k](softmax[k](exp(S[q,k] + M[k])) * log_softmax[k](exp(S[q,k] + M[k])))"
+    generator = torch.Generator().manual_seed(0)
+    s, m = (torch.randn(*n, generator=generator, dtype=torch.float64) for n in ((9, 20), (20,)))
+
+    def gradient(f: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        x, y = (3 * s).requires_grad_(), m.clone().requires_grad_()
+        return torch.autograd.grad(f(x, y).sum(), y)[0]
+
+    def eager(s: Tensor, m: Tensor) -> Tensor:
+        u = (s + m).exp()
+        return (u.softmax(-1) * u.log_softmax(-1)).sum(-1)
+
+    kernel, exact = mc.compile(text, backend="torch"), gradient(eager)
+    error = (gradient(lambda s, m: kernel(S=s, M=m)) - exact).abs().max()
+    assert error < 1e-11 * exact.abs().max()
