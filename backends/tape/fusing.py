@@ -8,7 +8,6 @@ A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
 sum over i of sums over j  =  sum over i and j
 c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
 where(c < y, x, 0)  =  where(y == 0, 0, x) for c = 0 <= y  =  threshold of x at y
-exp2(c * x)  =  exp(log(2) * c * x)
 x + where(k == p, y, 0)  =  x, to which y is added at p
 """
 
@@ -266,20 +265,6 @@ class _Fusing:
         self.add(Step(torch.mul, (number, y), multiple, True, 2))
         return replace(s, operands=(large, multiple))
 
-    def natural(self, s: Step) -> Step | None:
-        """Return an exponential for a power of 2 of a multiple, as it takes less time."""
-        multiple = self._alone(s.operands[0], torch.mul) if s.run is torch.exp2 else None
-        if multiple is None or self._is_written(multiple):
-            return None
-        number, x = sorted(multiple.operands, key=lambda v: v.number is None)
-        if number.number is None or x.shape != s.result.shape:
-            return None
-        factor = number.number * math.log(2)
-        if not _is_one(factor, x):
-            own = Value((), x.dtype, torch.tensor(factor, dtype=x.dtype))
-            x = self._one(replace(multiple, operands=(own, x)))
-        return replace(s, run=torch.exp, operands=(x,))
-
     def summed(self, s: Step) -> Step | None:
         """Return a sum along several dimensions for a sum of sums."""
         inner = self._alone(s.operands[0], torch.sum) if s.run is torch.sum else None
@@ -301,7 +286,8 @@ class _Fusing:
             is_above = sign == "lt" and limit is a
             is_above |= sign == "ne" and limit.number == 0 and is_no_less(y)
             is_above &= limit.number is not None and y.root not in self.written
-            if limit.number is not None and is_above and y.dtype == s.result.dtype:
+            is_above &= y.dtype.is_floating_point and y.dtype == s.result.dtype
+            if limit.number is not None and is_above:
                 return Step(keep, (x, y), s.result, True, 2, (limit.number,))
         return None
 
@@ -355,7 +341,6 @@ _FUSED = (
     _Fusing.added,
     _Fusing.scaled,
     _Fusing.shrunk,
-    _Fusing.natural,
     _Fusing.summed,
     _Fusing.placed,
     _Fusing.chosen,

@@ -65,18 +65,6 @@ def test_places_of_two_indices() -> None:
     assert largest(text, X, places) <= 2 * X.numel()
 
 
-@pytest.mark.parametrize("factor", ["", "2 * ", "0.3 * "])
-def test_powers_are_exponentials(factor: str) -> None:
-    """Of multiples, at infinities and beyond the range too."""
-    X = torch.tensor([[-torch.inf, -3e38, -88.0, 0.0, 1.0, 30.0]] * 2)
-    text = f"input X[i,k]\nO[i,k] = exp({factor}X[i,k])"
-    largest(text, X)
-    with tapes_made() as made:
-        mc.compile(text, backend="torch")(X)
-    runs = [s.run for s in made[0].steps]
-    assert torch.exp in runs and torch.exp2 not in runs and len(runs) <= 3
-
-
 @pytest.mark.parametrize("batch", ["", "b,"])
 @pytest.mark.parametrize("rows", [1, 4, 8])
 def test_few_rows_are_multiplied_in_their_order(batch: str, rows: int) -> None:
