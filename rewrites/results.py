@@ -35,12 +35,22 @@ def assume_filter(t: Term) -> Term | None:
     if t.op != "fold" or t.args[0] is T.TRUE:
         return None
     opened, (condition, *bodies) = T.open_fold(t)
-    new = bodies
-    for c in T.conjuncts(condition):
-        new = [T.replace(b, c, T.TRUE) for b in new]
+    known = frozenset(T.conjuncts(condition))
+    new = [_assume(b, known) for b in bodies]
     if new == bodies:
         return None
     return T.refold(t, condition, *new, opened=opened)
+
+
+def _assume(t: Term, known: frozenset[Term]) -> Term:
+    """Return a term where the conditions hold; folds inside keep theirs, as loops share filters."""
+    if t.kind == "bool":
+        return T.conjunction(*(c for c in T.conjuncts(t) if c not in known))
+    if T.is_bracket(t):
+        return T.rebuild(t, (_assume(t.args[0], known),))
+    if t.op in ("mul", "add", "where", "exp", "pow", "log"):
+        return T.map_children(t, lambda a: _assume(a, known))
+    return t
 
 
 @results.procedure

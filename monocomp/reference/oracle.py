@@ -24,7 +24,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -313,15 +313,17 @@ class _Evaluator:
         scope: Scope,
     ) -> Iterator[Value]:
         """Yield the fields of the state after the last element, or of all states of a prefix."""
-        bound, outer = tuple(node.indices), {_ENTRY + a: scope.positions[a] for a in free}
-        whole = Scope({**scope.extents, **monoid.extents}, outer)
+        shape, bound = scope.shape(free), tuple(node.indices)
+        size, count = math.prod(shape), math.prod(scope.shape(bound))
+        extents = {**scope.extents, **monoid.extents}
+        whole = Scope(extents, {"": np.arange(size)})  # "" runs through the free axes
         scopes = [whole.bind(own) for own in monoid.indices]
-        count = math.prod(scope.shape(bound))
         elements = []
-        for arg, own, of in zip(args, monoid.indices, scopes, strict=True):
+        for arg, own in zip(args, monoid.indices, strict=True):
             row = rows(arg, (*free, *_entries(own)), bound, scope)
-            elements.append(np.broadcast_to(row, (*of.shape(of.positions), count)))
-        chosen = np.broadcast_to(admitted, (*scope.shape(free), count)).astype(self.dtype)
+            inside = (*(monoid.extents[a] for a in own), count)
+            elements.append(np.broadcast_to(row, (*shape, *inside)).reshape(size, *inside))
+        admitted = np.broadcast_to(admitted, (*shape, count)).reshape(size, count)
 
         def evaluate(parts: Sequence[S.Expr], fields: Mapping[str, Value]) -> list[Value]:
             """Return each field over all its entries."""
@@ -330,18 +332,23 @@ class _Evaluator:
 
         states = [evaluate(monoid.unit, {})]
         for n in range(count):
-            fields: dict[str, Value] = dict(zip(monoid.fields, states[-1], strict=True))
-            for name, old, element in zip(monoid.fields, states[-1], elements, strict=True):
-                fields[name + "'"] = replace(old, array=element[..., n])
-            at = Value(tuple(outer), chosen[..., n])
-            new = zip(states[-1], evaluate(monoid.combine, fields), strict=True)
-            states.append([_chosen(at, after, before) for before, after in new])
+            before, chosen = states[-1], Value(("",), admitted[:, n].astype(self.dtype))
+            fields: dict[str, Value] = dict(zip(monoid.fields, before, strict=True))
+            for name, old, of in zip(monoid.fields, before, elements, strict=True):
+                fields[name + "'"] = Value(old.axes, of[..., n])
+            combined = zip(before, evaluate(monoid.combine, fields), strict=True)
+            states.append(
+                [
+                    Value(old.axes, algebra.choose(spread(chosen, old.axes), new.array, old.array))
+                    for old, new in combined
+                ]
+            )
         for number, own in enumerate(monoid.indices):
-            arrays = np.stack([state[number].array for state in states])
-            axes, array = free, arrays[-1]
+            axes, array = free, states[-1][number].array
             if node.prefix:
-                axes, array = (*free, *bound), np.moveaxis(arrays[1:], 0, len(free))
-            lengths = (monoid.extents[a] for a in own)
+                axes = (*free, *bound)
+                array = np.stack([state[number].array for state in states], axis=1)[:, 1:]
+            lengths = array.shape[array.ndim - len(own) :]
             array = array.reshape((*scope.shape(axes), *lengths))
             yield Value((*axes, *_entries(own)), array)
 
@@ -366,11 +373,6 @@ def _entries(indices: Axes) -> Axes:
 def _number_kind(kinds: Sequence[Kind]) -> Kind:
     """Return float if one of some kinds is; conditions count as ints."""
     return "float" if "float" in kinds else "int"
-
-
-def _chosen(condition: Value, x: Value, y: Value) -> Value:
-    """Return x where the condition holds, else y, for values of the same axes."""
-    return replace(x, array=algebra.choose(spread(condition, x.axes), x.array, y.array))
 
 
 def _where_specified(condition: Value, value: Value) -> Value:
@@ -432,21 +434,21 @@ def declared_extent(
     params: Mapping[str, int | float],
 ) -> int | None:
     """Return the number that a declared extent is, exactly; None if it divides by zero."""
-
-    def number(node: S.Expr) -> int:
-        match node:
-            case S.Number(value):
-                return int(value)
-            case S.Extent(index):
-                return extents[extent_of[index]]
-            case S.Name(name):
-                return int(params[name])
-            case S.Unary("-", operand):
-                return -number(operand)
-            case S.Binary(op) | S.Call(op) if op in _ARITHMETIC:
-                return functools.reduce(_ARITHMETIC[op], map(number, S.children(node)))
-        raise InternalError("an extent holds an operation that the checker should have refused")
-
-    with suppress(ZeroDivisionError):
-        return number(node)
-    return None
+    match node:
+        case S.Number(value):
+            return int(value)
+        case S.Extent(index):
+            return extents[extent_of[index]]
+        case S.Name(name):
+            return int(params[name])
+    total, *others = (declared_extent(extent_of, p, extents, params) for p in S.children(node))
+    match node:
+        case S.Unary("-"):
+            return None if total is None else -total
+        case S.Binary(op) | S.Call(op) if op in _ARITHMETIC:
+            for x in others:
+                if total is None or x is None or (x == 0 and op in ("//", "%")):
+                    return None
+                total = _ARITHMETIC[op](total, x)
+            return total
+    raise InternalError("an extent holds an operation that the checker should have refused")

@@ -150,7 +150,7 @@ def equation(text: str, name: str) -> str:
         (
             SLOPES.format(k="k"),
             "dQ[h,q,d]",
-            "sum[k](G[h,q,k] * K[h,k,d] / sqrt(|d|))",
+            "sum[k](K[h,k,d] * dT[h,q,k] / sqrt(|d|))",
         ),  # of matrices
     ],
 )

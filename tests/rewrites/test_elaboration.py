@@ -77,6 +77,7 @@ DEFINED = {
     Path("monocomp/rewriting/driver.py"),  # it names their operands for readers
     Path("backends/tape/softmax.py"),  # torch has an operation of that name
     Path("backends/tape/fusing.py"),
+    Path("backends/tape/reals.py"),
     Path("backends/eager/statements.py"),
     Path("backends/eager/scope.py"),
 }

@@ -116,10 +116,6 @@ VARIANTS = {
         "sum[k if k <= i and k < 3](exp(where(k < 3, X[i,k], -inf)))"
         " => sum[k if k <= i and k < 3](exp(X[i,k]))",
         "max[k if k <= i](where(k <= i, X[i,k], 0)) => max[k if k <= i](X[i,k])",
-        # in a fold inside, and where it is one of two
-        "sum[k if k < i](max[j if k < i and j < k](D[i,j,k]))"
-        " => sum[k if k < i](max[j if j < k](D[i,j,k]))",
-        "sum[k if k < i](where(k < i or Y[k] < 0, X[i,k], 0)) => sum[k if k < i](X[i,k])",
         # the filter guards a read at a computed position
         "sum[k if 0 < k](where(0 < k, X[i,k - 1], 0)) => sum[k if 0 < k](X[i,k - 1])",
     ],
