@@ -259,11 +259,10 @@ class _Operator:
         is_asked = t.attr == "!="  # as a frame asks of factors: what is small is no 0
         parts = [self.operand(x, Need.SMALL if is_asked else self.need) for x in t.args]
         if T.ZERO in t.args and t.attr in ("<", "!="):
-            exponents = [a for p in parts for a in addends(p.exponent)]
-            values = [p.value if p.whole is not T.ZERO else T.ZERO for p in parts]
-            weights = [c for a in exponents if (c := T.is_weight_there(a)) is not None]
-            weights = [c for c in weights if not T.vanishes(values, c)]
-            return T.conjunction(T.rebuild(t, tuple(values)), *weights)
+            exponents = [(p.value, a) for p in parts for a in addends(p.exponent)]
+            weights = [(x, c) for x, a in exponents if (c := T.is_weight_there(a)) is not None]
+            conditions = (c for x, c in weights if not T.vanishes([x], c))
+            return T.conjunction(T.rebuild(t, tuple(p.value for p in parts)), *conditions)
         wholes = tuple(p.whole for p in parts)
         if any(map(is_bounded_by_form, wholes)):
             return T.rebuild(t, wholes)

@@ -15,7 +15,7 @@ from monocomp.rewrites.exchange import LARGEST_POWER
 from monocomp.terms import Term
 from monocomp.terms.masks import EXTREMA
 from monocomp.terms.monomials import factors
-from monocomp.terms.shares import elements_at
+from monocomp.terms.shares import places
 
 
 def differences(addends: list[Term]) -> tuple[list[tuple[Term, Term]], list[Term]]:
@@ -107,12 +107,15 @@ def _extremum_in(t: Term) -> Term | None:
 
 def _elements(m: Term, addends: Sequence[Term]) -> Iterable[Term]:
     """Yield the terms, at positions of the addends, of which m is the maximum or minimum."""
-    is_fold = m.op == "fold" and m.attr.monoid in EXTREMA
-    if not is_fold and m.op not in ("maximum", "minimum"):
+    if m.op == "fold" and m.attr.monoid in EXTREMA:
+        _, (_, body) = T.open_fold(m)
+        for at in places(m, addends, None):  # in the body as it is: a place may open it again
+            yield from (T.substitute(x, at) for x in _elements(body, addends))
+    elif m.op in ("maximum", "minimum"):
+        for x in m.args:
+            yield from _elements(x, addends)
+    else:
         yield m
-        return
-    for x in elements_at(m, addends, None) if is_fold else m.args:
-        yield from _elements(x, addends)
 
 
 def common_scale(addends: list[Term]) -> tuple[Term | None, list[Term]]:

@@ -115,14 +115,22 @@ def exponents(z: Term, weight: Term, known: frozenset[Term]) -> Iterator[Term]:
 
 
 def elements_at(fold: Term, terms: Sequence[Term], known: frozenset[Term] | None) -> Iterator[Term]:
-    """Yield the elements of a fold at the positions that terms speak of, where its filter is known
-    to admit them; at all of these positions if it does not matter what is known."""
-    opened, (condition, body) = open_fold(fold)
+    """Yield the elements of a fold at the positions that terms speak of."""
+    _, (_, body) = open_fold(fold)
+    return (substitute(body, at) for at in places(fold, terms, known))
+
+
+def places(
+    fold: Term, terms: Sequence[Term], known: frozenset[Term] | None
+) -> Iterator[dict[str, Term]]:
+    """Yield the positions that terms speak of for the indices of an opened fold, where its filter
+    is known to admit them; all of these positions if it does not matter what is known."""
+    opened, (condition, *_) = open_fold(fold)
     for at in itertools.product(*(_positions(terms, i.extent, known) for i in opened)):
         substitution = dict(zip((i.name for i in opened), at, strict=True))
         conditions = conjuncts(substitute(condition, substitution))
         if known is None or known.issuperset(conditions):
-            yield substitute(body, substitution)
+            yield substitution
 
 
 def _largest(z: Term, weight: Term) -> Iterator[Term]:
