@@ -228,6 +228,10 @@ VARIANTS = [
     f" + maximum(B[i], where({SUM} != 0, A[i], -inf))",
     "Y[i] = exp(A[i]) * X[i] < exp(B[i]) * Z[i]"
     f" => Y[i] = exp(A[i] - ({COMPARED})) * X[i] < exp(B[i] - ({COMPARED})) * Z[i]",
+    # beside 0: an exponential may be rounded to 0, and is 0 where its exponent is -inf
+    "Y[i] = 0 < exp(A[i]) * X[i] => Y[i] = 0 < X[i] and -inf < A[i]",
+    "Y[i] = 0 < exp(A[i] + B[i]) / X[i] => Y[i] = 0 < 1 / X[i] and -inf < A[i] and -inf < B[i]",
+    "Y[i] = exp(A[i]) * X[i] < 0 => Y[i] = X[i] < 0 and -inf < A[i]",
     # two equal exponents, and none of 0
     f"Z[i] = log(exp({MAX}) * X[i] ** 2 + exp({MAX}) * Y[i] ** 2)"
     f" => Z[i] = log(X[i] ** 2 + Y[i] ** 2) + {MAX}",
