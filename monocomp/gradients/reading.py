@@ -456,9 +456,10 @@ def _factored(t: Term) -> Term:
 
 
 def _common_weight(exponents: Sequence[Term]) -> Term:
-    """Return the one of some exponents beside which the others have what is no larger; else 0."""
-    for e in exponents:
-        if e is not T.ZERO and all(x is e or is_no_larger(T.sub(x, e), e) for x in exponents):
+    """Return the one of some exponents beside which the others have what is no larger; 0 if there
+    is none, or if an addend has no exponent, as one has where a weight was factored out."""
+    for e in exponents if T.ZERO not in exponents else ():
+        if all(x is e or is_no_larger(T.sub(x, e), e) for x in exponents):
             return e
     return T.ZERO
 

@@ -228,3 +228,15 @@ def test_a_bias_of_logits_that_are_exponentials_keeps_its_digits() -> None:
     kernel, exact = mc.compile(text, backend="torch"), gradient(eager)
     error = (gradient(lambda s, m: kernel(S=s, M=m)) - exact).abs().max()
     assert error < 1e-11 * exact.abs().max()
+
+
+def test_factors_are_found_once() -> None:
+    """Each of two weights that are equal in the reals is no larger than the other."""
+    text = "input Y[k], W[j], C\nD = exp(-(C - C))\n"
+    text += "O = maximum(logsumexp[k](Y[k] + C) + max[k](Y[k] + C), logsumexp[j](W[j] - D))"
+    y, w, c = (torch.randn(n, requires_grad=True, dtype=torch.float64) for n in ([3], [4], []))
+    found = torch.autograd.grad(mc.compile(text, backend="torch")(y, w, c), [y, w, c])
+    either = (y + c).logsumexp(0) + (y + c).max(), (w - (c - c).exp()).logsumexp(0)
+    whole = torch.maximum(*either)
+    for a, b in zip(found, torch.autograd.grad(whole, [y, w, c]), strict=True):
+        torch.testing.assert_close(a, b)
