@@ -226,8 +226,8 @@ def _with_whole_sigmoids(value: Term) -> Term:
             (x,) = f.args[0].args
             small = T.function("minimum", x, T.ZERO)
             if small in addends(exponent_of(value)):
-                others = (g for g in factors(value) if g is not f)
-                whole = T.mul(*others, T.exp(T.neg(small)), T.function("sigmoid", x))
+                unchanged = (g for g in factors(value) if g is not f)
+                whole = T.mul(*unchanged, T.exp(T.neg(small)), T.function("sigmoid", x))
                 return _with_whole_sigmoids(whole)
     return value
 

@@ -284,10 +284,10 @@ def divide_addends(t: Term) -> Term | None:
             powers = [dict(map(T.base_and_power, factors(a))).get(divisor, -1) for a in f.args]
             divided = [a for a, n in zip(f.args, powers, strict=True) if n >= least]
             if divided:
-                rest = T.add(T.ZERO, *(a for a in f.args if a not in divided))
-                others = (g for g in t.args if g is not f and g is not inverse)
-                quotients = (T.mul(inverse, a) for a in (*divided, rest))
-                return T.mul(*others, T.add(*quotients))
+                undivided = T.add(T.ZERO, *(a for a in f.args if a not in divided))
+                unchanged = (g for g in t.args if g is not f and g is not inverse)
+                quotients = (T.mul(inverse, a) for a in (*divided, undivided))
+                return T.mul(*unchanged, T.add(*quotients))
     return None
 
 

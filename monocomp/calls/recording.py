@@ -59,7 +59,7 @@ def _applied(forward: Written, backward: Written) -> Written:
     call: Any = type("Call", (torch.autograd.Function,), functions)
     # The node's own `apply` comes to this, as there is no `vjp`.
     call._backward_cls.apply = backward
-    # What `apply` comes to where no transform is active, whose tensors it would look for.
+    # Torch's own `apply` looks through tensors for transforms, of which none is active.
     applied: Written = super(torch.autograd.Function, call).apply
     return applied
 

@@ -440,7 +440,7 @@ class _Counter:
     def _axis(self, i: Term) -> Term:
         """Return the index whose axis of tiles an index of a fold has: that of an output that is
         held entirely, so that a tile is loaded once for products along it and for its columns."""
-        if i not in self.inner | self.tiles:
+        if i not in self.inner and i not in self.tiles:
             return i
         like = (j for j in self.base if j.extent == i.extent)
         return next((j for j in like if self.role_of[j.name] == "whole"), i)

@@ -53,7 +53,7 @@ def _above_zero(x: Term) -> Term:
     return T.compare("<", T.ZERO, x)
 
 
-# What a rule may need of a variable: the fact that decides it of a term, and the same as a
+# Needs of a variable in a rule: the fact that decides it of a term, and the same as a
 # condition on a real number.
 PREDICATES: dict[str, tuple[Callable[[Term], bool], Callable[[Term], Term]]] = {
     "finite if read": (T.is_finite_if_read, _everywhere),

@@ -32,9 +32,9 @@ class Abbreviation:
         if _shape(self.body) != _shape(t):
             return None
         candidates = [[f for f in free_indices(t) if f.extent == i.extent] for i in self.indices]
-        for found in product(*candidates) if self.body.free.issuperset(self._names) else ():
-            if rename(self.body, dict(zip(self._names, found, strict=True))) is t:
-                return list(found)
+        for indices in product(*candidates) if self.body.free.issuperset(self._names) else ():
+            if rename(self.body, dict(zip(self._names, indices, strict=True))) is t:
+                return list(indices)
         return None
 
     @property

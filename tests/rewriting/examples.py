@@ -12,7 +12,7 @@ from collections.abc import Callable
 from monocomp.rewriting.equations import PREDICATES, Equation, Need
 from monocomp.rewriting.rules import Rule
 
-# Of which numbers a need holds, where NaN is what is unspecified; a term of which it holds, with
+# Numbers of which a need holds, where NaN is what is unspecified; a term of which it holds, with
 # {0} for what is read, or {1} for an index; and one of which it does not.
 FORMS: dict[str, tuple[Callable[[float], bool], str, str]] = {
     "finite if read": (lambda x: x > -math.inf, "{0}", "log(abs({0}) - 3)"),

@@ -68,7 +68,7 @@ def test_places_of_two_indices() -> None:
 @pytest.mark.parametrize("batch", ["", "b,"])
 @pytest.mark.parametrize("rows", [1, 4, 8])
 def test_few_rows_are_multiplied_in_their_order(batch: str, rows: int) -> None:
-    """Of two transposed matrices, the one with few rows is copied."""
+    """Copy the one with few rows of two transposed matrices."""
     text = (
         f"input W[{batch}c,h], Z[{batch}n,c]\nO[{batch}h,n] = sum[c](W[{batch}c,h] * Z[{batch}n,c])"
     )
