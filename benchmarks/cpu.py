@@ -10,6 +10,7 @@ it is the processor's time, which other work on the machine hardly changes. Name
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import sys
@@ -145,14 +146,24 @@ def gpt() -> dict[str, Callable[[], Any]]:
 
 
 def times(compute: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The least milliseconds of each contender."""
+    """The least milliseconds of a call of each contender, over turns of at least a millisecond."""
     import torch
 
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     for call in compute.values():
         call()
-    taken = alternating(compute, rounds, clock)
-    return {name: min(seconds) * 1e3 for name, seconds in taken.items()}
+    once = {name: min(seconds) for name, seconds in alternating(compute, 3, clock).items()}
+    count = math.ceil(1e-3 / min(once.values()))
+
+    def repeated(call: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(count):
+                call()
+
+        return run
+
+    taken = alternating({name: repeated(call) for name, call in compute.items()}, rounds, clock)
+    return {name: min(seconds) / count * 1e3 for name, seconds in taken.items()}
 
 
 def measured(names: Sequence[str], rounds: int) -> dict[str, Times]:
