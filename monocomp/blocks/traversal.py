@@ -44,7 +44,7 @@ def inside(s: Statement, change: Callable[[Body], Body]) -> Statement:
 
 def roots(s: Statement) -> tuple[Expr, ...]:
     """Return the expressions that a statement evaluates itself."""
-    return tuple(expressions_in(s, Expr, _PARTS))
+    return expressions_in(s, Expr, _PARTS)
 
 
 def with_roots(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
@@ -54,7 +54,7 @@ def with_roots(s: Statement, change: Callable[[Expr], Expr]) -> Statement:
 
 def targets(s: Statement) -> tuple[Expr, ...]:
     """Return the names that a statement gives itself."""
-    return tuple(expressions_in(s, Expr, gives=True))
+    return expressions_in(s, Expr, gives=True)
 
 
 def given(body: Iterable[Statement]) -> set[str]:

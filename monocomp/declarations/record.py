@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
@@ -29,6 +29,7 @@ def record(*, eq: bool = True) -> Callable[[type[_T]], type[_T]]:
 
     def make(cls: type[_T]) -> type[_T]:
         made: Any = dataclass(eq=False, repr=False)(cls)
+        made.is_record = True
         methods: dict[str, Any] = {"__repr__": _repr}
         if eq:
             compared = [f.name for f in fields(made) if f.compare]
@@ -57,50 +58,58 @@ def as_data(x: Any) -> Any:
 
 def expressions_in(
     x: Any, kind: type[_T], records: tuple[type, ...] = (), *, gives: bool = False
-) -> list[_T]:
+) -> tuple[_T, ...]:
     """List the expressions of a record, in the order of its fields: those of a kind, alone or
     listed, and those of the records in it.
 
     Args:
-        x: a record.
-        kind: the class of expressions.
+        x: a record, which remembers them, or a dataclass that may change.
+        kind: the class of expressions, one for each class of records.
         records: the classes of the records in it that have expressions of their own.
         gives: True for the names that it gives, in place of the expressions that it reads.
     """
-    expressions: list[_T] = []
-
-    def add(value: Any) -> None:
-        if isinstance(value, kind):
-            expressions.append(value)
-        elif isinstance(value, (tuple, list)):
-            for part in value:
-                add(part)
-        elif isinstance(value, records):
-            expressions.extend(expressions_in(value, kind, records))
-
     cls: Any = type(x)
-    for name in _fields(cls, gives):
-        add(getattr(x, name))
-    return expressions
+    remembered = vars(x) if hasattr(cls, "is_record") else {}
+    key = "_given" if gives else "_read"
+    known: tuple[_T, ...] | None = remembered.get(key)
+    if known is None:
+        expressions: list[_T] = []
+
+        def add(value: Any) -> None:
+            if isinstance(value, kind):
+                expressions.append(value)
+            elif isinstance(value, (tuple, list)):
+                for part in value:
+                    add(part)
+            elif isinstance(value, records):
+                expressions.extend(expressions_in(value, kind, records))
+
+        for name in _fields(cls, gives):
+            add(getattr(x, name))
+        known = remembered[key] = tuple(expressions)
+    return known
 
 
 def with_expressions(
     x: _T, kind: type, records: tuple[type, ...], change: Callable[..., Any]
 ) -> _T:
-    """Return a record with the expressions changed that it reads."""
+    """Return a record with the expressions changed that it reads; itself where none is."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, kind):
             return change(value)
         if isinstance(value, (tuple, list)):
-            return type(value)(map(changed, value))
+            parts = [changed(part) for part in value]
+            is_same = all(map(is_, parts, value))
+            return value if is_same else type(value)(parts)
         if isinstance(value, records):
             return with_expressions(value, kind, records, change)
         return value
 
     cls: Any = type(x)
-    instead: dict[str, Any] = {n: changed(getattr(x, n)) for n in _fields(cls, False)}
-    return replace(x, **instead)  # type: ignore[type-var]
+    own = {n: getattr(x, n) for n in _fields(cls, False)}
+    instead = {n: new for n, value in own.items() if (new := changed(value)) is not value}
+    return replace(x, **instead) if instead else x  # type: ignore[type-var]
 
 
 @cache

@@ -140,7 +140,7 @@ def head_of(tree: Tree) -> str | Tree:
 
 def children(tree: Tree) -> tuple[Tree, ...]:
     """Return the parts of a tree."""
-    return tuple(expressions_in(tree, Tree))
+    return expressions_in(tree, Tree)
 
 
 def walk(tree: Tree) -> Iterator[Tree]:

@@ -237,7 +237,7 @@ def walk(body: Iterable[Statement]) -> Iterator[Statement]:
 
 def roots(s: Statement) -> tuple[Expr, ...]:
     """Return the expressions that a statement evaluates itself."""
-    return tuple(expressions_in(s, Expr, _PARTS))
+    return expressions_in(s, Expr, _PARTS)
 
 
 def with_roots(s: _S, visit: Callable[[Expr], Expr]) -> _S:
