@@ -194,7 +194,7 @@ def test_stages(name: str) -> None:
         changed = mc.compile(library.load("document"), name="causal", backend="gluon").stages
     if name == "take_turns":
         changed = mc.compile(mc.grad(library.load("causal")), name="causal", backend="gluon").stages
-    is_same = name == "cross"  # of which nothing sums over rows (`test_joined`)
+    is_same = name == "cross"  # of which nothing sums over rows (`test_joined_sums`)
     assert (changed.before(name) == changed.after(name)) == is_same
     assert stages["blocks"] == stages.after(passes[-1])
     assert "gl.warp_specialize" in stages["source"]

@@ -1,8 +1,12 @@
-"""Emitted Gluon kernels mean what their tile programs mean, without a race or a deadlock."""
+"""Emitted Gluon kernels mean what their tile programs mean, without a race or a deadlock.
+
+Where kernels add up the sums of others, warpgroups meet at products that sum over their rows.
+"""
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,18 +35,18 @@ BLOCK = 8  # rows of a warpgroup, and keys
 UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
 
 
-def lengths(program: TileProgram, extents: Mapping[str, int]) -> dict[str, int]:
+def lengths(program: TileProgram, extents: Mapping[str, int], block: int) -> dict[str, int]:
     """Block lengths: those of tiles for what is held entirely."""
     return {
-        a.name: held_length(program, a.name, extents[a.extent]) if a.role == "whole" else BLOCK
+        a.name: held_length(program, a.name, extents[a.extent]) if a.role == "whole" else block
         for a in program.axes.values()
     }
 
 
 @dataclass(frozen=True)
 class Run:
-    """Queries and keys, warpgroups, stages, instances, the seed of an order; and how many keys a
-    window has, in programs with one."""
+    """Queries and keys, warpgroups, stages, instances, the seed of an order; how many keys a window
+    has, in programs with one; columns, and how much of a stream is in a block."""
 
     q: int
     k: int
@@ -51,6 +55,8 @@ class Run:
     instances: int
     seed: int | None
     window: int = 9
+    d: tuple[int, int] = (3, 5)
+    block: int = BLOCK
 
 
 # One to three blocks of rows a head; blocks of keys from none to two more than stages.
@@ -80,8 +86,11 @@ class Call:
     def check(self, blocks: BlockProgram, codes: Sequence[CodeType], run: Run) -> None:
         """Run what is emitted of it."""
         rows = dict.fromkeys(self.program.axis_names("row"), BLOCK * run.groups)
-        found = {n: np.full_like(x, np.nan) for n, x in self.outputs.items()}
-        chosen = lengths(self.program, self.extents) | rows
+        found = {
+            n: np.full_like(x, 0 if self.program.is_added_to(n) else np.nan)
+            for n, x in self.outputs.items()
+        }
+        chosen = lengths(self.program, self.extents, run.block) | rows
         emulator.run(
             *(blocks, codes, self.inputs, found, self.extents, self.params, chosen),
             groups=run.groups,
@@ -99,11 +108,16 @@ def kernel_of(name: str, gradient: bool = False) -> mc.Kernel:
     return mc.compile(mc.grad(text) if gradient else text, name=name)
 
 
-def calls(name: str, run: Run, gradient: bool = False) -> Iterator[Call]:
+@cache
+def kernels_of(name: str, gradient: bool, adds: bool) -> tuple[TileProgram, ...]:
+    return tuple(kernel_of(name, gradient).planner.plan(adds=adds).kernels)
+
+
+def calls(name: str, run: Run, gradient: bool = False, adds: bool = False) -> Iterator[Call]:
     """The kernels of a program or of its gradient, one after the other."""
     case, kernel = CASES[name], kernel_of(name, gradient)
     given = {**case.params, **{n: run.window for n in case.params if n == "window"}}
-    sizes = case.sizes(run.q, run.k, 3, 5)
+    sizes = case.sizes(run.q, run.k, *run.d)
     made = {n: x.numpy() for n, x in case.inputs(sizes).items()}
     random = np.random.default_rng(0)
     inputs = {
@@ -113,16 +127,16 @@ def calls(name: str, run: Run, gradient: bool = False) -> Iterator[Call]:
     binding = kernel.calls.bind({n: x.shape for n, x in inputs.items()}, given)
     extents, params = binding.extents, binding.params
     arrays = {n: x.astype(float) if x.dtype.kind == "f" else x for n, x in inputs.items()}
-    kernels = kernel.tile_programs({})
+    kernels = kernels_of(name, gradient, adds)
     for program, tensors, outputs in kernels_run(kernels, arrays, extents, params):
         yield Call(program, tensors, outputs, extents, params)
 
 
 @cache
-def emitted(name: str, kernel: int, gradient: bool = False) -> Emitted | None:
+def emitted(name: str, kernel: int, gradient: bool = False, adds: bool = False) -> Emitted | None:
     """A kernel's block program and functions, if it has a form in Gluon."""
     try:
-        blocks = in_gluon(kernel_of(name, gradient).tile_programs({})[kernel])
+        blocks = in_gluon(kernels_of(name, gradient, adds)[kernel])
     except UnsupportedError:
         return None
     return compiled(blocks)
@@ -266,3 +280,65 @@ def compiled(blocks: BlockProgram) -> Emitted:
 
 def replaced(blocks: BlockProgram, codes: Sequence[CodeType], function: ast.stmt) -> Emitted:
     return blocks, [*codes, emulator.compiled(function)]
+
+
+# --- kernels that add up the sums of others -----------------------------------------------
+
+
+JOINED = (
+    Run(70, 20, 2, 2, 1, None, window=70, d=(128, 128), block=64),
+    Run(150, 14, 2, 2, 2, 1, window=70, d=(128, 128), block=64),
+    Run(150, 21, 2, 3, 1, 2, window=70, d=(8, 8), block=128),
+    Run(64, 40, 1, 2, 2, 3, window=70, d=(24, 24), block=64),
+    Run(300, 4, 2, 1, 1, 4, window=70, d=(16, 16), block=128),
+    Run(140, 33, 2, 2, 3, 5, window=70, d=(64, 64), block=128),
+)
+
+
+def joined(name: str, run: Run) -> tuple[Call, Emitted]:
+    """The kernel of a gradient that adds up the sum of another, and what is emitted of it."""
+    every = enumerate(calls(name, run, gradient=True, adds=True))
+    ((n, call),) = ((n, call) for n, call in every if call.program.products)
+    made = emitted(name, n, gradient=True, adds=True)
+    assert made is not None
+    return call, made
+
+
+@pytest.mark.parametrize("run", JOINED, ids=str)
+@pytest.mark.parametrize("name", ["attention", "causal", "sliding_window", "sink_window", "gqa"])
+def test_joined_sums(name: str, run: Run) -> None:
+    call, made = joined(name, run)
+    call.check(*made, run)
+
+
+class _Leave(ast.NodeTransformer):
+    """Leaves out statements that begin with a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        left = ast.Expr(ast.Yield(ast.Constant(None)))  # others may go on there
+        return left if ast.unparse(node).startswith(self.text) else node
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        ("the_kernel_consumer", "mbarrier.wait(dQ_sum_left_full"),
+        ("the_kernel_consumer", "mbarrier.arrive(dQ_sum_left_full"),
+        ("the_kernel_consumer", "fence_async_shared"),
+        ("the_kernel_consumer", "tma.store_wait"),
+        ("add_part", "fence_async_shared"),
+        ("add_part", "tma.store_wait"),
+    ],
+)
+def test_faults(function: str, text: str) -> None:
+    """Each wait and each fence is needed."""
+    call, (blocks, _) = joined("causal", JOINED[1])
+    codes = []
+    for f in map(copy.deepcopy, emulator.functions(blocks)):
+        is_meant = isinstance(f, ast.FunctionDef) and f.name == function
+        codes.append(emulator.compiled(_Leave(text).visit(f) if is_meant else f))
+    with pytest.raises(Fault):
+        call.check(blocks, codes, JOINED[1])

@@ -4,16 +4,20 @@ what their parts do, in fewer steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import monocomp as mc
+from benchmarks.cpu import SIZES, inputs_at
+from tests.backends.library_cases import CASES
 from tests.backends.running import make_inputs
 from tests.backends.tape.test_tape import tapes_made
-from tests.backends.tolerances import near
+from tests.backends.tolerances import Bound, near
 
 PLACES = "input X[k,d], I[k]: int\nindex n < 5\n"
 
@@ -244,3 +248,40 @@ def test_few_steps_go_through_all_elements(text: str) -> None:
     torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-4)
     steps = [s for s in made[0].steps if s.result.root is s.result]
     assert len([s for s in steps if s.operands[0].shape == A.shape]) == 1
+
+
+# --- gradients at the sizes that are timed -----------------------------------------------------------
+
+# A gradient adds up more than a result, in an order of its own.
+GRADIENTS = Bound(4.0, 2e-6)
+
+
+def gradients(
+    compute: Callable[[Mapping[str, Tensor]], Any], inputs: Mapping[str, Tensor], dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """The gradients of results, with the same weights in all dtypes, by all floats."""
+    floats = {n: t.detach().to(dtype) for n, t in inputs.items() if t.dtype == torch.float32}
+    for t in floats.values():
+        t.requires_grad_()
+    made = compute({**inputs, **floats})
+    results = [x for x in (made if isinstance(made, tuple) else (made,)) if x.is_floating_point()]
+    random = torch.Generator().manual_seed(0)
+    weights = [torch.randn(x.shape, generator=random).to(dtype) for x in results]
+    return torch.autograd.grad(results, [*floats.values()], weights, materialize_grads=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_at_benchmarked_sizes(name: str, size: str) -> None:
+    """Compare a first call, and those that repeat it."""
+    case = CASES[name]
+    inputs = inputs_at(case, size)
+    eager, wanted = (
+        gradients(case.in_eager_torch, inputs, dtype) for dtype in (torch.float32, torch.float64)
+    )
+    kernel = mc.compile(case.text, backend="torch")
+    for _ in range(3):
+        found = gradients(lambda x: kernel(**x, **case.params), inputs, torch.float32)
+        for ours, exact, usual in zip(found, wanted, eager, strict=True):
+            GRADIENTS.check(ours, exact, usual)
