@@ -15,13 +15,11 @@ from monocomp.backends.dialects import DIALECTS
 from monocomp.backends.triton.kernel_source import block_program, source_of
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.errors import MonocompError, UnsupportedError, UsageError
-from monocomp.language.checker import check
 from monocomp.planning.plan import Plan, Planner
 from monocomp.source import Emission
 from monocomp.stages import STAGES
 from monocomp.tile import Loop, Store, walk
 from monocomp.tile.parser import parse
-from monocomp.translation.translator import translate
 
 CAUSAL = mc.compile(library.load("causal"), name="causal")
 
@@ -137,16 +135,6 @@ def rebuilt(value: V) -> V:
     found: V = pickle.loads(pickle.dumps(value))
     assert found is not value
     return found
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("name", library.names())
-def test_equations_are_parsed_as_what_they_were(name: str) -> None:
-    """After every step, term by term."""
-    for step in mc.compile(library.load(name)).plan().rewrites:
-        again, text = translate(check(step.program.text())), step.program.text()
-        assert again.text() == text
-        assert [e.body for e in again.equations] == [e.body for e in step.program.equations]
 
 
 def check_plan(plan: Plan) -> None:

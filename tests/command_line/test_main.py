@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,50 +101,7 @@ def test_wrong_calls(call, tmp_path, monkeypatch, words: Sequence[str], message:
 
 # --- bad programs
 
-BAD = {
-    "misplaced": ("O[i] = A[i]\nreturn O: float8", "UnsupportedDtypeError", 2, 11),
-    "empty": ("", "EmptyProgramError", None, None),
-    "nested brackets": ("O[i] = " + "(" * 10**5 + "A[i]" + ")" * 10**5, "LimitError", None, None),
-    "unlawful monoid": (
-        "monoid Sub(a) = unit (0), combine (a - a')\nO[i] = Sub[k](A[i,k])",
-        "MonoidLawError",
-        None,
-        None,
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_bad_programs(call, tmp_path, standard_input, kind: str) -> None:
-    """One error with its place, status 2, nothing on standard output, nothing written."""
-    text, error, line, column = BAD[kind]
-    old = tmp_path / "old.py"
-    old.write_text("old")
-    for target in (old, tmp_path / "new.py"):
-        standard_input(text.encode())
-        began = time.perf_counter()
-        result = call("emit", "-", "-o", target)
-        assert time.perf_counter() - began < 20  # it does not hang
-        assert (result.status, result.out) == (2, "")
-        head, *rest = result.err.splitlines()
-        assert head.startswith(f"{error}: ")
-        if line is not None:
-            assert head.endswith(f"(line {line}, column {column})")
-            assert rest[1].strip(" ^") == "" and "^" in rest[1]
-        assert all(row.startswith("  ") for row in rest)
-        assert "Traceback" not in result.err and len(result.err) < 2000
-    assert [p.name for p in tmp_path.iterdir()] == ["old.py"] and old.read_text() == "old"
-
-
 # --- emit
-
-
-def test_emit_to_a_file(call, tmp_path) -> None:
-    path = tmp_path / "kernel.py"
-    assert call("emit", "attention", "--name", "mine", "-o", path) == (0, "", "")
-    assert path.read_text() == call("emit", "attention", "--name", "mine").out
-    assert "\ndef mine(" in path.read_text()
-    assert [p.name for p in tmp_path.iterdir()] == ["kernel.py"]
 
 
 def test_emit_is_light() -> None:

@@ -12,11 +12,9 @@ import pytest
 
 from monocomp import library
 from monocomp.checking import steps as checking
-from monocomp.checking.random_inputs import random_inputs
 from monocomp.command_line import bench
 from monocomp.command_line import main as cli
 from monocomp.language.checker import check
-from monocomp.reference.oracle import evaluate
 from monocomp.translation.translator import translate
 
 torch = pytest.importorskip("torch")
@@ -111,32 +109,6 @@ def test_check_and_run_as_json(call) -> None:
 # --- run and check
 
 
-def fields(text: str) -> tuple[str, str, str, float, float]:
-    """Name, shape, dtype, mean and largest size of an output of `monocomp run`."""
-    pattern = r"(\w+)  (\S+)  (\w+)  mean (\S+)  max abs (\S+)\n  .* = .*"
-    name, shape, dtype, mean, largest = re.fullmatch(pattern, text.rstrip("\n")).groups()
-    return name, shape, dtype, float(mean), float(largest)
-
-
-ATTENTION_SIZES = ["--extent", "b=1", "h=2", "q=17", "k=33", "d=16", "e=8"]
-
-
-def test_run_random(call) -> None:
-    result = call("run", "attention", "--random", *ATTENTION_SIZES, "--seed", "5")
-    assert (result.status, result.err) == (0, "")
-    name, shape, dtype, mean, largest = fields(result.out)
-    assert (name, shape, dtype) == ("O", "1x2x17x8", "float32")
-    program = check(library.load("attention"))
-    sizes = {"b": 1, "h": 2, "q": 17, "k": 33, "d": 16, "e": 8}
-    expected = evaluate(program, random_inputs(translate(program), sizes, seed=5))
-    assert mean == pytest.approx(expected.mean(), rel=1e-4)
-    assert largest == pytest.approx(abs(expected).max(), rel=1e-4)
-    place, values = result.out.splitlines()[1].split(" = ")
-    assert place == "  O[0,0,0,:]" and values.endswith(", ...")
-    shown = [float(value) for value in values.removesuffix(", ...").split(", ")]
-    assert shown == pytest.approx(expected[0, 0, 0, :6].tolist(), rel=1e-4)
-
-
 def test_run_shows_values_of_every_kind(call) -> None:
     text = "index n < 2\nN[n] = n\nB[n] = n > 0\nM = 1.5\nE[n] = A[n]"
     words = ["--random", "--extent", "n=2"]
@@ -157,7 +129,7 @@ def test_run_bfloat16(call, tmp_path) -> None:
     words = ["--random", "--dtype", "bf16", "--extent", "i=3", "k=40", "-o", path]
     result = call("run", "softmax", *words)
     assert (result.status, result.err) == (0, "")
-    assert fields(result.out.strip())[:3] == ("P", "3x40", "bfloat16")
+    assert result.out.startswith("P  3x40  bfloat16  mean ")
     assert np.load(path)["P"].dtype == np.float32
 
 

@@ -64,25 +64,6 @@ def pieces(tensor: Tensor, bounds: Sequence[int]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_chunked_prefill(backend: str) -> None:
-    """Queries in chunks; each attends to the chunks of keys up to its own, one after another."""
-    bounds = (0, 16, 37, 53)
-    Q, K, V = tensors(53, 53)
-    found = []
-    for begin, queries in zip(bounds, pieces(Q, bounds), strict=False):
-        states = [
-            part(backend, queries, keys, values, begin - first)
-            for first, keys, values in zip(
-                bounds, pieces(K, bounds), pieces(V, bounds), strict=False
-            )
-            if first <= begin
-        ]
-        found.append(merged(backend, states))
-    outputs, logarithms = zip(*found, strict=True)
-    check(backend, (torch.cat(outputs, 2), torch.cat(logarithms, 2)), Q, K, V, 0)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_chunks_of_the_future_change_nothing(backend: str) -> None:
     """All their keys are filtered out, so their states are the unit: not one bit changes."""
     Q, K, V = tensors(20, 40)
@@ -92,19 +73,6 @@ def test_chunks_of_the_future_change_nothing(backend: str) -> None:
     alone, both = merged(backend, [past]), merged(backend, [past, future])
     assert all(map(torch.equal, alone, both))
     check(backend, both, Q, K, V, 0)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_cascade_over_a_shared_prefix(backend: str) -> None:
-    """The prefix is read once, for the packed queries of all requests; suffixes one by one."""
-    requests, heads, length, prefix = 3, 2, 6, 37
-    Q, K, V = tensors(length, prefix + length, requests)
-    K[:, :, :prefix], V[:, :, :prefix] = K[:1, :, :prefix], V[:1, :, :prefix]
-    packed = Q.transpose(0, 1).reshape(1, heads, requests * length, -1)
-    shared = part(backend, packed, K[:1, :, :prefix], V[:1, :, :prefix])
-    of_prefix = tuple(x.view(heads, requests, length, *x.shape[3:]).transpose(0, 1) for x in shared)
-    of_suffix = part(backend, Q, K[:, :, prefix:], V[:, :, prefix:], 0)
-    check(backend, merged(backend, [of_prefix, of_suffix]), Q, K, V, prefix)
 
 
 UNEVEN = (0, 1, 18, 18, 48, 53)  # the third piece is empty

@@ -182,7 +182,7 @@ def test_exponentials_on_triton(name: str) -> None:
     interpreted.call(check_exponentials, name, "triton")
 
 
-# --- masks of large finite numbers -------------------------------------------------------------------
+# --- masks of large finite numbers -----------------------------------------
 
 INTERPRETED = ("causal", "grouped heads", "learned sinks")
 ALWAYS = ("grouped heads", "saved logits")  # "plain" with a save

@@ -250,7 +250,7 @@ def test_few_steps_go_through_all_elements(text: str) -> None:
     assert len([s for s in steps if s.operands[0].shape == A.shape]) == 1
 
 
-# --- gradients at the sizes that are timed -----------------------------------------------------------
+# --- gradients at the sizes that are timed ----------------------------------------------
 
 # A gradient adds up more than a result, in an order of its own.
 GRADIENTS = Bound(4.0, 2e-6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from monocomp import library
 from monocomp.backends import torch as backend
 from monocomp.backends.tape import choices, fusing, sharing, softmax, weights
 from monocomp.machine.cpu import CPU
+from tests.backends import eager
 from tests.backends.library_cases import CASES
 from tests.backends.tape.test_tape import tapes_made
 
@@ -72,6 +73,37 @@ def tapes_shared() -> Iterator[list[Any]]:
         yield made
 
 
+def compared(
+    text: str, eager: Callable[..., Tensor], inputs: Mapping[str, Tensor], atol: float = 1e-4
+) -> tuple[Any, Any]:
+    """Compare calls, and the gradients of squares of their results, with eager torch; return the
+    tapes of a call that shares values with its backward pass, and of that."""
+    floats = [t.requires_grad_() for t in inputs.values() if t.is_floating_point()]
+    wanted = eager(**inputs)
+    gradients = torch.autograd.grad(wanted.square().sum(), floats)
+    kernel = mc.compile(text, backend="torch")
+    with tapes_shared() as tapes:
+        for _ in range(4):
+            result = kernel(**inputs)
+            torch.testing.assert_close(result, wanted)
+            before = result.detach().clone()
+            found = torch.autograd.grad(result.square().sum(), floats)
+            torch.testing.assert_close(found, gradients, rtol=1e-4, atol=atol)
+            assert torch.equal(result, before)
+    ((forward, backward, _),) = tapes
+    return forward, backward
+
+
+def names_of(tape: Any) -> list[Any]:
+    """The names of values that a tape computes."""
+    return [s.result.made_by[0] for s in tape.steps if s.result.made_by is not None]
+
+
+def products_of(tape: Any) -> int:
+    """How many products of matrices a tape computes."""
+    return sum(getattr(s.run, "func", s.run) in (torch.bmm, torch.baddbmm) for s in tape.steps)
+
+
 NAMES = "dropout", "gqa", "document", "talking_heads", "kl_divergence", "softpick", "fp8_attention"
 
 
@@ -115,16 +147,7 @@ def test_what_is_shared_is_computed_once() -> None:
 def softpick_tape() -> Any:
     """The tape of the gradients of `softpick`, which are compared with eager torch's."""
     case = CASES["softpick"]
-    inputs = case.inputs(case.sizes(24, 24, 8, 8))
-    tensors = [t.requires_grad_() for t in inputs.values()]
-    wanted = torch.autograd.grad(case.in_eager_torch(inputs)[0].square().sum(), tensors)
-    kernel = mc.compile(case.text, backend="torch")
-    with tapes_shared() as tapes:
-        for _ in range(4):
-            found = torch.autograd.grad(kernel(**inputs).square().sum(), tensors)
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-    ((_, backward, _),) = tapes
-    return backward
+    return compared(case.text, eager.softpick, case.inputs(case.sizes(24, 24, 8, 8)), 1e-5)[1]
 
 
 def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
@@ -132,11 +155,7 @@ def test_weights_that_a_factor_scales_are_those_of_the_call() -> None:
     shared = softpick_tape()
     with patch.object(weights.Quotients, "scaled", return_value=None):
         own = softpick_tape()
-    powers = [
-        sum(s.result.made_by is not None and s.result.made_by[0] == "exp2" for s in tape.steps)
-        for tape in (shared, own)
-    ]
-    assert powers[0] <= powers[1] - 3
+    assert names_of(shared).count("exp2") <= names_of(own).count("exp2") - 3
 
 
 @pytest.mark.parametrize("columns", [24, 64])
@@ -252,8 +271,7 @@ def test_weights_are_quotients(text: str) -> None:
     for found in every[1:]:
         torch.testing.assert_close(found, every[0])
     ((_, backward, _),) = tapes
-    made = [s.result.made_by for s in backward.steps]
-    assert not any(m is not None and m[0] == "exp2" for m in made)
+    assert "exp2" not in names_of(backward)
 
 
 @pytest.mark.parametrize("condition", ["", " if k <= q", " if k <= q and q - k < 9"])
@@ -265,25 +283,20 @@ def test_gradients_of_softmax_are_one_operation(heads: str, condition: str) -> N
         f"input Q[{heads}q,d], K[{heads}k,d], V[{heads}k,e]\n"
         f"O[{heads}q,e] = softmax[k{condition}](Q[{heads}q,d] * K[{heads}k,d]) * V[{heads}k,e]"
     )
-    kernel = mc.compile(text, backend="torch")
     shape = (2, 48, 8) if heads else (48, 8)
-    tensors = [torch.randn(shape, requires_grad=True) for _ in "QKV"]
     hidden = torch.zeros(48, 48, dtype=torch.bool)
     if condition:
         hidden = torch.ones(48, 48).tril() == 0
     if "9" in condition:
         hidden |= torch.ones(48, 48).tril(-9) == 1
-    Q, K, V = tensors
-    out = (Q @ K.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ V
-    wanted = torch.autograd.grad(out.square().sum(), tensors)
-    with tapes_shared() as tapes:
-        for _ in range(4):
-            found = torch.autograd.grad(kernel(*tensors).square().sum(), tensors)
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-    ((_, backward, _),) = tapes
-    names = [s.result.made_by and s.result.made_by[0] for s in backward.steps]
+
+    def of_softmax(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+        return (Q @ K.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ V
+
+    _, backward = compared(text, of_softmax, {n: torch.randn(shape) for n in "QKV"})
+    names = names_of(backward)
     assert [s.run for s in backward.steps].count(softmax.of_gradient) == 1
-    assert names.count("keep") <= bool(condition) and not any("sum" in (n or "") for n in names)
+    assert names.count("keep") <= bool(condition) and not any("sum" in n for n in names)
 
 
 def test_statistics_that_nothing_reads_are_not_computed() -> None:
@@ -291,10 +304,9 @@ def test_statistics_that_nothing_reads_are_not_computed() -> None:
     kernel = mc.compile("input X[i,k]\nP[i,k] = softmax[k](X[i,k])", backend="torch")
     X = torch.randn(5, 7, requires_grad=True)
     cotangent = torch.randn(5, 7)
-    for _ in range(4):
-        (found,) = torch.autograd.grad(kernel(X), X, cotangent)
     (wanted,) = torch.autograd.grad(X.softmax(-1), X, cotangent)
-    torch.testing.assert_close(found, wanted)
+    for _ in range(4):
+        torch.testing.assert_close(torch.autograd.grad(kernel(X), X, cotangent), (wanted,))
     assert kept_elements(lambda: kernel(X)) == 2 * 5 * 7
     strided = cotangent.mT.contiguous().mT
     for _ in range(3):
@@ -320,24 +332,11 @@ def test_guards_of_sums_of_others_stay() -> None:
 
 def test_heads_of_a_group_are_rows_of_one_product() -> None:
     """Forward and backward: nothing is repeated, and no product computed twice."""
-    text = library.load("gqa")
-    kernel = mc.compile(text, backend="torch")
-    Q, K, V = (torch.randn(2, n, 24, 8, requires_grad=True) for n in (6, 2, 2))
-    repeated = [t.repeat_interleave(3, 1) for t in (K, V)]
-    wanted = torch.nn.functional.scaled_dot_product_attention(Q, *repeated)
-    gradients = torch.autograd.grad(wanted.square().sum(), [Q, K, V])
-    with tapes_shared() as tapes:
-        for _ in range(4):
-            out = kernel(Q=Q, K=K, V=V)
-            torch.testing.assert_close(out, wanted)
-            found = torch.autograd.grad(out.square().sum(), [Q, K, V])
-            torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
-    ((first, second, _),) = tapes
+    inputs = {n: torch.randn(2, h, 24, 8) for n, h in zip("QKV", (6, 2, 2), strict=True)}
+    first, second = compared(library.load("gqa"), eager.gqa, inputs)
     for tape, count in ((first, 2), (second, 4)):
-        names = [s.result.made_by[0] for s in tape.steps if s.result.made_by is not None]
-        runs = [getattr(s.run, "func", s.run) for s in tape.steps]
-        assert sum(r in (torch.bmm, torch.baddbmm) for r in runs) == count and "exp2" not in names
-        assert not any(isinstance(n, tuple) and n[0] == "select" for n in names)
+        assert products_of(tape) == count and "exp2" not in names_of(tape)
+        assert not any(isinstance(n, tuple) and n[0] == "select" for n in names_of(tape))
     assert {s.result.shape for s in first.steps if s.run is torch.bmm} == {(4, 72, 24), (4, 72, 8)}
 
 
@@ -345,40 +344,23 @@ def test_pages_are_read_alike() -> None:
     """Each kernel guards what it gathers by its own loops: none computes a product twice."""
     case = CASES["fp8_cache"]
     inputs = case.inputs(case.sizes(32, 32, 16, 16))
-    floats = [t.requires_grad_() for t in inputs.values() if t.is_floating_point()]
-    wanted = case.in_eager_torch(inputs)[0]
-    gradients = torch.autograd.grad(wanted.square().sum(), floats)
-    kernel = mc.compile(case.text, backend="torch")
-    with tapes_shared() as tapes:
-        for _ in range(4):
-            found = torch.autograd.grad(kernel(**inputs).square().sum(), floats)
-            torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
-    ((_, second, _),) = tapes
-    runs = [getattr(s.run, "func", s.run) for s in second.steps]
-    assert sum(r in (torch.bmm, torch.baddbmm) for r in runs) == 4
-    assert not {torch.exp, torch.exp2} & {*runs}
+    _, second = compared(case.text, eager.fp8_cache, inputs)
+    assert products_of(second) == 4 and not {torch.exp, torch.exp2} & {s.run for s in second.steps}
 
 
 @pytest.mark.parametrize("heads", [4, 5, 6])
 def test_heads_that_are_no_groups(heads: int) -> None:
     """Where all share one, or some are left over, and where a table says which."""
-    kernel = mc.compile(
-        "input Q[h,q,d], K[g,k,d], V[g,k,e], N[h]: int\n"
-        "O[h,q,e] = softmax[k](Q[h,q,d] * K[N[h],k,d]) * V[h // 3,k,e]",
-        backend="torch",
-    )
-    Q = torch.randn(heads, 7, 4, requires_grad=True)
-    K, V = (torch.randn(2, 9, 4, requires_grad=True) for _ in "KV")
-    N = torch.tensor([1, 0, 0, 1, 1, 0])[:heads]
-    wanted = (Q @ K[N].mT).softmax(-1) @ V[torch.arange(heads) // 3]
-    gradients = torch.autograd.grad(wanted.square().sum(), [Q, K, V])
-    for _ in range(4):
-        out = kernel(Q=Q, K=K, V=V, N=N)
-        torch.testing.assert_close(out, wanted)
-        before = out.detach().clone()
-        found = torch.autograd.grad(out.square().sum(), [Q, K, V])
-        torch.testing.assert_close(found, gradients, rtol=1e-4, atol=1e-4)
-        assert torch.equal(out, before)
+    text = """
+        input Q[h,q,d], K[g,k,d], V[g,k,e], N[h]: int
+        O[h,q,e] = softmax[k](Q[h,q,d] * K[N[h],k,d]) * V[h // 3,k,e]
+        """
+
+    def in_groups(Q: Tensor, K: Tensor, V: Tensor, N: Tensor) -> Tensor:
+        return (Q @ K[N].mT).softmax(-1) @ V[torch.arange(heads) // 3]
+
+    inputs = {"Q": torch.randn(heads, 7, 4), "K": torch.randn(2, 9, 4), "V": torch.randn(2, 9, 4)}
+    compared(text, in_groups, inputs | {"N": torch.tensor([1, 0, 0, 1, 1, 0])[:heads]})
 
 
 TOP = "top[v -> r](S[t,v])"
@@ -410,7 +392,7 @@ def test_weights_of_the_largest_are_read_of_softmax() -> None:
     wanted = torch.autograd.grad(results, [X, W], [r.detach() for r in results])
     torch.testing.assert_close(found, wanted)
     steps = [s for tape in made[0][:2] for s in tape.steps]
-    names = [s.result.made_by and s.result.made_by[0] for s in steps]
+    names = [name for tape in made[0][:2] for name in names_of(tape)]
     assert [names.count(n) for n in ("softmax", "at", "exp2")] == [1, 1, 0]
     assert sum(n[0] == "scattered" for n in names if isinstance(n, tuple)) == 1
     assert sum(s.run is torch.mm for s in steps) == 3

@@ -19,7 +19,7 @@ from monocomp import library
 from monocomp.backends.identifiers import LAUNCH
 from monocomp.backends.line_breaks import WIDTH, fit
 from monocomp.errors import MonocompError
-from tests.backends.interpreted import environment, require_interpreter, run_file
+from tests.backends.interpreted import run_file
 from tests.backends.library_cases import CASES
 from tests.backends.programs import EXAMPLES
 
@@ -273,24 +273,6 @@ def test_self_check_of_nothing(tmp_path: Path) -> None:
     path.write_text(mc.compile(library.load("attention")).source("triton", extents={"k": 0}))
     status, out, err = run_file(path)
     assert status == 0 and out.endswith("ok\n"), err
-
-
-@pytest.mark.parametrize("name", ["causal", pytest.param("gqa", marks=pytest.mark.slow)])
-def test_self_check(name: str, tmp_path: Path) -> None:
-    """`python emitted.py` in another folder says ok."""
-    require_interpreter()
-    path = tmp_path / "emitted.py"
-    path.write_text(emitted(library.load(name), name))
-    result = subprocess.run(
-        [sys.executable, "-I", str(path)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-1] == "ok"
 
 
 def test_divisors_that_may_be_0() -> None:

@@ -138,7 +138,7 @@ def test_no_operand_is_overwritten() -> None:
         assert not overwritten(code), called
 
 
-# --- how many registers a thread may have ------------------------------------------------------------
+# --- how many registers a thread may have -----------------------------------------
 
 SIZES = {"b": 4, "h": 16, "q": 4096, "k": 4096, "d": 64, "e": 64}
 
@@ -162,7 +162,7 @@ def test_compiled() -> None:
     assert launch.kwargs["maxnreg"] == 128 >= usage.registers and usage.spilled <= 32
 
 
-# --- rows that one block holds -----------------------------------------------------------
+# --- rows that one block holds -----------------------------------------
 
 
 def launch_of(name: str, rows: int, length: int, block: int) -> Any:

@@ -8,9 +8,7 @@ import os
 import py_compile
 import resource
 import socket
-import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +18,6 @@ import pytest
 
 from monocomp.backends.triton import launch
 from monocomp.machine.cache import JsonStore
-from tests.backends.interpreted import ROOT, environment, require_interpreter
 
 SOURCE = "value = 1\n"
 
@@ -209,43 +206,3 @@ def test_what_runs_is_what_is_shown(cache: Path) -> None:
     position(module).write_text("def kernel():\n    return 2\n")
     linecache.checkcache()
     assert inspect.getsource(module.kernel) == source
-
-
-_RUN = """
-    import os, pathlib, sys
-    import torch
-    import monocomp as mc
-    from monocomp.backends.triton import launch
-
-    inputs = [torch.randn(1, 1, 5, 4) for _ in range(3)]
-    wanted = mc.compile(mc.library.load("causal"), backend="torch")(*inputs)
-    sources = pathlib.Path(os.environ["MONOCOMP_CACHE_DIR"], "sources")
-    children = []
-    for _ in range(2):
-        child = os.fork()
-        if not child:
-            kernel = mc.compile(mc.library.load("causal"), backend="triton")
-            os._exit(not torch.allclose(kernel(*inputs), wanted, atol=1e-6))
-        children.append(child)
-    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
-    (source,) = sources.iterdir()
-    print("def kernel" in source.read_text())
-"""
-
-
-def test_two_processes_at_once(tmp_path: Path) -> None:
-    """With one cold cache, which holds one source afterwards and nothing half-written."""
-    require_interpreter()
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_RUN)],
-        env={
-            **environment(),
-            "MONOCOMP_CACHE_DIR": str(tmp_path / "cache"),
-            "OMP_NUM_THREADS": "1",
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.stdout.splitlines() == ["[0, 0]", "True"], result.stdout + result.stderr

@@ -71,11 +71,6 @@ def test_results_in_splits(name: str) -> None:
     check(name, text, sizes)
 
 
-def test_only_triton_has_a_minimal_form() -> None:
-    with pytest.raises(mc.errors.UsageError, match="only the source for backend 'triton'"):
-        mc.compile("O[i] = 2 * A[i]").source("numpy", minimal=True)
-
-
 def test_other_sizes_are_refused() -> None:
     """And tensors whose last dimensions have gaps."""
     case = CASES["attention"]

@@ -256,7 +256,7 @@ def test_candidates_are_compiled_in_threads(monkeypatch: pytest.MonkeyPatch) -> 
     assert active_mode.get() is None
 
 
-# --- plans that are measured beside each other -------------------------------------------------------
+# --- plans that are measured beside each other -----------------------------------------
 
 SPLIT, WHOLE = "with streams in splits", "with whole streams"
 ADDS, STORED = "with kernels that add", "with matrices stored"

@@ -106,7 +106,7 @@ def _in_interpreter(inputs: Mapping[str, Tensor]) -> Tensor:
     return result
 
 
-# --- rows that lanes cannot load in chunks -----------------------------------------------------------
+# --- rows that lanes cannot load in chunks -----------------------------------------
 
 BLOCK = 16
 
