@@ -166,16 +166,12 @@ def _tiles(e: Equation, sizes: Mapping[str, int]) -> float:
     return elements(e.indices, sizes) / (ROW_BLOCK * columns)
 
 
-def saving_of(before: Equations, after: Equations, sizes: Mapping[str, int]) -> Saving:
-    """Estimate what is saved by a step that may give a program new indices."""
-    return Saving(time_of(before, sizes), time_of(after, sizes))
-
-
-def saving_of_splits(
+def saving_of(
     before: Equations, after: Equations, sizes: Mapping[str, int], share: float
 ) -> Saving:
-    """Estimate what is saved by cutting a stream whose kernel keeps only a share of the device
-    busy, and so takes 1 / share times as long. The splits together do the work of one."""
+    """Estimate what is saved by packing rows, or by cutting a stream whose kernel keeps only a
+    share of the device busy, and so takes 1 / share times as long. The splits together do the work
+    of one."""
     known = planned_sizes(after, sizes)
     known |= dict.fromkeys(after.splits.keys() - before.splits.keys(), 1)
     kernels = estimate(before, known)

@@ -273,7 +273,7 @@ def plan_body(plan: Plan) -> str:
             for c in kernel.roles
         ]
         computes = span("soft", f"computes {', '.join(kernel.names)}")
-        parts += [tag("div", "kernel", code(kernel.tiles.name), " ", computes), table(rows)]
+        parts += [tag("div", "kernel", code(kernel.name), " ", computes), table(rows)]
     return joined(parts)
 
 

@@ -1,22 +1,25 @@
 """Arranging: from a program in normal form to the equations in kernels that cost least.
 
-Some steps are always taken: those to what has to be stored, to sums that are one, and at the end to
-their order. Between them two searches choose: first among values that are stored whole, then among
-those of which only a slice is.
+Some steps are always taken: those to what has to be stored, to sums that are one, to their order,
+and to splits of streams that too few rows share. Between them searches choose: among values that
+are stored whole, among those of which only a slice is, and at the end among sums that kernels add
+up for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from monocomp.declarations.record import record
 from monocomp.planning.diagonals import along_diagonals
 from monocomp.planning.joined_sums import join_sums
-from monocomp.planning.nested_sums import order_sums, store_partial_sum
+from monocomp.planning.joining import add_up_sums
+from monocomp.planning.nested_sums import order_sums
 from monocomp.planning.peak import lower_peak
 from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.search import Budget, Draft, Move, search
 from monocomp.planning.segments import in_segments
+from monocomp.planning.splitting import split
 from monocomp.planning.storing import (
     store_in_slices,
     store_kept,
@@ -28,7 +31,7 @@ from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
 
-WHOLE: tuple[Move, ...] = (along_diagonals, in_segments, store_values, store_partial_sum)
+WHOLE: tuple[Move, ...] = (along_diagonals, in_segments, store_values)
 IN_SLICES: tuple[Move, ...] = (store_in_slices, lower_peak)
 COMPUTING = (
     tuple(store_vectors if move is store_values else move for move in WHOLE),
@@ -36,8 +39,30 @@ COMPUTING = (
 )
 
 
+@record()
+class Purpose:
+    """The use of kernels, beside sizes.
+
+    Attributes:
+        processors: how many program instances are to run side by side.
+        in_memory: are tiles held in memory, and may have any number of axes?
+        adds: may kernels add up in memory what others would compute, in any order?
+        matrices: may operands and results of products be stored, or are they computed wherever they
+            are needed?
+        divides: are groups of rows taken to have the same number of rows?
+        narrow: the inputs of 8 bits, with their dtypes.
+    """
+
+    processors: int = 1
+    in_memory: bool = False
+    adds: bool = False
+    matrices: bool = True
+    divides: bool = True
+    narrow: tuple[tuple[str, str], ...] = ()
+
+
 def arrange(
-    program: Equations, sizes: Mapping[str, int], budget: Budget, *, matrices: bool = True
+    program: Equations, sizes: Mapping[str, int], budget: Budget, purpose: Purpose | None = None
 ) -> Draft:
     """Return the draft of a program that costs least, with the steps to it.
 
@@ -45,17 +70,23 @@ def arrange(
         program: equations in normal form; definitions that are not inlined are stored.
         sizes: a number for every extent.
         budget: of each search.
-        matrices: may operands and results of products be stored, or are they computed wherever they
-            are needed?
+        purpose: what the kernels are for.
     """
+    purpose = purpose or Purpose()
     equal = Rewriter(program)
     equal.exhaust(equalities)
     steps: list[Step] = [*equal.steps]
     for settle in (store_kept, store_running, choose_elements, join_sums):
         steps += settle(result_of(program, steps))
     draft = Draft.of(result_of(program, steps), sizes, steps)
-    for moves in (WHOLE, IN_SLICES) if matrices else COMPUTING:
+    for moves in (WHOLE, IN_SLICES) if purpose.matrices else COMPUTING:
         draft = search(draft, moves, budget)
-    ordered = [*order_sums(draft.program, draft.sizes)]  # which costs the same
-    program = result_of(draft.program, ordered)
-    return replace(draft, program=program, steps=(*draft.steps, *ordered))
+    draft = draft.settled(order_sums(draft.program, draft.sizes))
+    if purpose.processors > 1:
+        narrow = frozenset(name for name, _ in purpose.narrow)
+        how = purpose.processors, purpose.divides, narrow
+        draft = draft.settled(split(draft.program, draft.sizes, *how))
+    if purpose.adds:
+        draft = Draft.of(draft.program, draft.sizes, draft.steps)
+        draft = search(draft, (add_up_sums,), budget)
+    return draft

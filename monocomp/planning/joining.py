@@ -16,14 +16,12 @@ processors and the cache: each block of rows adds to every F.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
 
 from monocomp import terms as T
-from monocomp.costs.holding import time_of
 from monocomp.costs.roles import (
     kernel_groups,
     outer_folds,
@@ -32,36 +30,23 @@ from monocomp.costs.roles import (
     sides_of_products,
 )
 from monocomp.planning.naming import NewNames
-from monocomp.planning.search import TOLERABLE
+from monocomp.planning.search import Draft
 from monocomp.planning.storing import read_by_all
 from monocomp.rewrites.single_folds import is_fold
-from monocomp.rewriting.driver import Saving, Step, result_of
+from monocomp.rewriting.driver import Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations, Joined, in_order
 
 
-def join(program: Equations, sizes: Mapping[str, int]) -> tuple[Equations, list[Step]]:
-    """Let kernels add up the sums of others, where that costs less.
-
-    Args:
-        program: equations in kernels.
-        sizes: a number for every extent.
-
-    Returns:
-        The program with an equation for each sum, and the steps to it.
-    """
-    if program.splits or program.slices is not None:  # which change what loops go over
-        return program, []
+def add_up_sums(draft: Draft) -> Iterator[list[Step]]:
+    """Yield the steps that let a kernel add up the sum of another one."""
+    program = draft.program
+    if program.joined or program.splits or program.slices is not None:
+        return  # splits and slices change what loops go over
     read = read_by_all(program)
-    start = result_of(program, read)
-    usual, least = time_of(program, sizes), math.inf
-    steps: list[Step] = []
-    for step in join_by_accumulation(start, sizes):
-        time = time_of(step.program, sizes)
-        if time < min(least, usual / TOLERABLE):
-            least, steps = time, [*read, replace(step, cost=Saving(usual, time))]
-    return result_of(program, steps), steps
+    for step in join_by_accumulation(result_of(program, read), draft.sizes):
+        yield [*read, step]
 
 
 @stated

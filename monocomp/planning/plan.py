@@ -9,8 +9,8 @@ search alike. Sizes that decide alike share a plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -33,18 +33,15 @@ from monocomp.extents.nominal import (
     has_same_elements,
     nominal_sizes,
     packed_extents,
-    planned_sizes,
     power_of_two,
     without_elements,
 )
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
 from monocomp.machine.locking import BUILDING
-from monocomp.planning.arranging import arrange
-from monocomp.planning.joining import join
+from monocomp.planning.arranging import Purpose, arrange
 from monocomp.planning.report import report
 from monocomp.planning.search import Budget
-from monocomp.planning.splitting import split
 from monocomp.planning.widening import widened
 from monocomp.proving.proofs import require_program
 from monocomp.rewriting.driver import Rewriter, Step
@@ -63,14 +60,16 @@ class PlannedKernel:
     """A kernel: what it computes, and how it walks along each index of its outputs.
 
     Attributes:
-        names: the equations that it computes.
+        name: of the kernel.
+        names: what it computes, and adds up for others.
+        group: the equations that it computes, as they are lowered.
         roles: of their indices, each with the reason.
-        tiles: the kernel.
     """
 
+    name: str
     names: tuple[str, ...]
+    group: tuple[Equation, ...]
     roles: tuple[RoleChoice, ...]
-    tiles: TileProgram
 
 
 @record(eq=False)
@@ -80,27 +79,52 @@ class Plan(Rendered):
     Attributes:
         rewrites: the derivation from the program as it is written to its normal form.
         decisions: the steps to equations in kernels: what is stored, packed and split.
-        program: the equations in kernels.
+        equations: the equations in kernels, for inputs of any dtypes.
         planned: the kernels, in the order in which they run.
         sizes: the extents, and what each was taken for where nobody gave it.
-        given: the extents that were given.
-        processors: how many program instances were to run side by side.
+        sides: the extents that were given, each as one that is held entirely, or one that is not.
+        given: the extents that were given, and those that follow.
+        purpose: what it is for.
+        lowering: makes its tile programs.
         is_spent: True if more ways to cut could have been tried.
+        dtypes: of inputs, as far as they are known.
     """
 
     rewrites: Derivation
     decisions: tuple[Step, ...]
-    program: Equations
+    equations: Equations
     planned: tuple[PlannedKernel, ...]
     sizes: Mapping[str, int]
+    sides: Mapping[str, int]
     given: frozenset[str]
-    processors: int
+    purpose: Purpose
+    lowering: Lowering
     is_spent: bool = False
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def program(self) -> Equations:
+        """Return the equations in kernels."""
+        return self.equations.of_dtypes(self.dtypes) if self.dtypes else self.equations
 
     @cached_property
     def kernels(self) -> tuple[TileProgram, ...]:
-        """Return the tile programs, in the order in which they run."""
-        return tuple(k.tiles for k in self.planned)
+        """Return the tile programs, in the order in which they run.
+
+        Of what is widened they do not see the 8 bits.
+
+        Raises:
+            UnsupportedError: no kernel computes the program.
+        """
+        with BUILDING:
+            kernels = self.lowering(self)
+        if not self.dtypes:
+            return kernels
+        known = self.equations.with_slices(self.dtypes)
+        is_whole = self.equations.slices is None  # else slices would be converted again and again
+        wide = widened(kernels, self.sizes, known) if is_whole else frozenset()
+        seen = {n: d for n, d in known.items() if n not in wide}
+        return tuple(k.of_dtypes(seen) for k in kernels)
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -116,14 +140,8 @@ class Plan(Rendered):
             return self.derivation.certify()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
-        """Return the plan for inputs of dtypes, as far as they are known. Of what is widened the
-        kernels do not see the 8 bits."""
-        known = self.program.with_slices(dtypes)
-        is_whole = self.program.slices is None  # else slices would be converted again and again
-        wide = widened(self.kernels, self.sizes, known) if is_whole else frozenset()
-        seen = {n: d for n, d in known.items() if n not in wide}
-        planned = (replace(k, tiles=k.tiles.of_dtypes(seen)) for k in self.planned)
-        return replace(self, program=self.program.of_dtypes(dtypes), planned=tuple(planned))
+        """Return the plan for inputs of dtypes, as far as they are known."""
+        return replace(self, dtypes=dtypes)
 
     def extents(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the extents that are known, by representative, with those that the plan has made
@@ -142,18 +160,19 @@ class Plan(Rendered):
     def __str__(self) -> str:
         lines = [f"plan of {', '.join(o.name for o in self.program.declared.outputs)}"]
         lines += [f"  for {self.shown_sizes}"] if self.sizes else []
-        lines += [f"  processors {self.processors}"] if self.processors > 1 else []
+        processors = self.purpose.processors
+        lines += [f"  processors {processors}"] if processors > 1 else []
         lines += ["  with no trial left"] if self.is_spent else []
         lines += [f"  {line}" for line in self.program.readable_lines()]
         for s in self.decisions:
             lines += [f"{s.rule} in {', '.join(s.place)}: {s.after}"]
             lines += [f"  {s.cost}"] if s.cost is not None else []
-        for kernel in self.planned:
-            lines.append(f"{kernel.tiles.name}: {', '.join(kernel.names)}")
+        for kernel, tiles in zip(self.planned, self.kernels, strict=True):
+            lines.append(f"{kernel.name}: {', '.join(kernel.names)}")
             width = max((len(c.axis.name) for c in kernel.roles), default=0)
             for c in kernel.roles:
                 lines.append(f"  {c.axis.name:{width}}  {c.axis.role:6}  {c.why}")
-            loops = report([kernel.tiles], {})["passes"]
+            loops = report([tiles], {})["passes"]
             lines += [f"  {n} over {index}" for index, n in loops.items()]
         return "\n".join(lines)
 
@@ -190,7 +209,7 @@ class Planner:
         self.steps, self.rules = steps, rules
         self._rewriters: dict[tuple[tuple[str, int], ...], Rewriter] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._planned: dict[tuple[Any, ...], tuple[PlannedKernel, ...]] = {}
+        self._lowering = Lowering()
         with BUILDING:
             if derivation is None:
                 self._start = self._derived(equations)
@@ -214,90 +233,52 @@ class Planner:
 
         Args:
             extents: the sizes.
-            processors: how many program instances are to run side by side.
-            in_memory: are tiles held in memory, and may have any number of axes?
-            narrow: the dtypes of inputs of 8 bits.
-            adds: may kernels add up in memory what others would compute, in any order?
-            matrices: may operands and results of products be stored, or are they computed wherever
-                they are needed?
-
-        Raises:
-            UnsupportedError: no kernel computes the program.
+            processors, in_memory, narrow, adds, matrices: see `Purpose`.
         """
         representative = self.equations.declared.extent_of
         given = {representative.get(i, i): n for i, n in (extents or {}).items()}
         processors = processors or self.processors or 1
-        made = partial(self._plan, given, processors, in_memory, narrow, adds, matrices)
-        plan = made(divides=True)
+        purpose = Purpose(processors, in_memory, adds, matrices, True, tuple(narrow.items()))
+        plan = self._plan(given, purpose)
         if given and not has_same_elements(plan.program, given):
-            plan = made(divides=False)
+            plan = self._plan(given, replace(purpose, divides=False))
         return plan
 
-    def _plan(
-        self,
-        given: Mapping[str, int],
-        processors: int,
-        in_memory: bool,
-        narrow: Mapping[str, str],
-        adds: bool,
-        matrices: bool,
-        *,
-        divides: bool,
-    ) -> Plan:
+    def _plan(self, given: Mapping[str, int], purpose: Purpose) -> Plan:
         bucket = {e: power_of_two(n) if n else 0 for e, n in sorted(given.items())}
         # Beyond that only the side of the limit matters on which a size lies.
         sides = {e: WHOLE_LIMIT + (n > WHOLE_LIMIT) for e, n in sorted(given.items())}
-        key = (
-            processors,
-            in_memory,
-            adds,
-            matrices,
-            divides,
-            *bucket.items(),
-            *sides.values(),
-            *narrow.items(),
-        )
+        key = (purpose, *bucket.items(), *sides.values())
         plan = self._plans.get(key)
         if plan is None:
             with BUILDING:
-                how = in_memory, narrow, adds, matrices, divides
-                plan = self._made(bucket, sides, processors, *how)
+                plan = self._made(bucket, sides, purpose)
             plan = self._plans.setdefault(key, plan)
         return plan
 
-    def _made(
-        self,
-        bucket: Mapping[str, int],
-        sides: Mapping[str, int],
-        processors: int,
-        in_memory: bool,
-        narrow: Mapping[str, str],
-        adds: bool,
-        matrices: bool,
-        divides: bool,
-    ) -> Plan:
+    def _made(self, bucket: Mapping[str, int], sides: Mapping[str, int], purpose: Purpose) -> Plan:
         rewriter = self._rewriter_for(bucket)
         known = packed_extents(self.equations, bucket)
         nominal = nominal_sizes(self.equations.declared, known)
         sizes = {e: max(n, 1) for e, n in nominal.items()}
         budget = Budget()
-        draft = arrange(rewriter.program, sizes, budget, matrices=matrices)
-        program, sizes, steps = draft.program, {**draft.sizes}, [*draft.steps]
-        if processors > 1:
-            program, splits = split(program, sizes, processors, divides, frozenset(narrow))
-            steps += splits
-        if adds:
-            program, joined = join(program, planned_sizes(program, sizes))
-            steps += joined
-        for rule in {s.rule for s in steps} & STATED.keys():
+        draft = arrange(rewriter.program, sizes, budget, purpose)
+        for rule in {s.rule for s in draft.steps} & STATED.keys():
             STATED[rule].require_proved()
-        program = replace(program, operands=stored_operands(program))
-        planned = self._kernels(program, sides, sizes, in_memory)
-        given = frozenset(known)
-        derivation, decisions = Derivation.of(rewriter), tuple(steps)
-        how = processors, budget.is_spent
-        plan = Plan(derivation, decisions, program, planned, sizes, given, *how)
-        return plan.of_dtypes(narrow) if narrow else plan
+        program = replace(draft.program, operands=stored_operands(draft.program))
+        plan = Plan(
+            Derivation.of(rewriter),
+            draft.steps,
+            program,
+            planned_kernels(program, sides, draft.sizes),
+            draft.sizes,
+            sides,
+            frozenset(known),
+            purpose,
+            self._lowering,
+            budget.is_spent,
+        )
+        return plan.of_dtypes(dict(purpose.narrow)) if purpose.narrow else plan
 
     def _rewriter_for(self, sizes: Mapping[str, int]) -> Rewriter:
         """Return the derivation for sizes, if they could lead it elsewhere."""
@@ -318,51 +299,52 @@ class Planner:
             rule_sets.complete(rewriter)
         return rewriter
 
-    def _kernels(
-        self,
-        program: Equations,
-        sides: Mapping[str, int],
-        sizes: Mapping[str, int],
-        in_memory: bool,
-    ) -> tuple[PlannedKernel, ...]:
-        """Return the kernels of equations in kernels: groups, roles, loops.
 
-        Args:
-            program: what `arrange` and `split` leave.
-            sides: extents that are known, on which side of the limit for what is held.
-            sizes: a number for every extent, by which roles are chosen.
-        """
-        program = guard_reads(program)
-        nominal = {**nominal_sizes(program.declared), **sizes}
-        fits = partial(fits_whole, sizes=sides)
-        groups = kernel_groups(program, nominal)
-        chosen = [(group, roles_by_cost(program, group, fits, nominal)) for group in groups]
-        axes = tuple(c.axis for _, roles in chosen for c in roles.values())
-        key = (program.equations, without_elements(program), axes, in_memory, *sides.items())
-        kernels = self._planned.get(key)
-        if kernels is None:
+def planned_kernels(
+    program: Equations, sides: Mapping[str, int], sizes: Mapping[str, int]
+) -> tuple[PlannedKernel, ...]:
+    """Return the kernels of equations in kernels: groups and roles.
+
+    Args:
+        program: what `arrange` leaves.
+        sides: extents that are known, on which side of the limit for what is held.
+        sizes: a number for every extent, by which roles are chosen.
+    """
+    program = guard_reads(program)
+    nominal = {**nominal_sizes(program.declared), **sizes}
+    fits = partial(fits_whole, sizes=sides)
+    groups = kernel_groups(program, nominal)
+    planned = []
+    for name, group in zip(kernel_names(program, groups), groups, strict=True):
+        names = {e.name: None for e in group}
+        names |= {j.name: None for j in program.joined if j.beside in names}
+        roles = roles_by_cost(program, group, fits, nominal)
+        planned.append(PlannedKernel(name, tuple(names), tuple(group), tuple(roles.values())))
+    return tuple(planned)
+
+
+class Lowering:
+    """Makes the tile programs of plans of one program, each once: plans for other sizes share them,
+    and so does what is compiled of them."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], tuple[TileProgram, ...]] = {}
+
+    def __call__(self, plan: Plan) -> tuple[TileProgram, ...]:
+        """Return the tile programs of a plan, for inputs of any dtypes."""
+        program, in_memory = guard_reads(plan.equations), plan.purpose.in_memory
+        axes = [{c.axis.name: c.axis for c in k.roles} for k in plan.planned]
+        known = tuple(a for each in axes for a in each.values()), in_memory, *plan.sides.items()
+        key = (program.equations, without_elements(program), *known)
+        if key not in self._made:
+            fits = partial(fits_whole, sizes=plan.sides)
+            nominal = {**nominal_sizes(program.declared), **plan.sizes}
             is_short = partial(fits_whole, sizes=nominal)
-            kernels = self._planned[key] = tuple(
-                _kernel(program, *g, fits, is_short, in_memory, name)
-                for g, name in zip(chosen, kernel_names(program, groups), strict=True)
+            self._made[key] = tuple(
+                lower(program, k.group, own, fits, is_short, scan_along(k.group), k.name, in_memory)
+                for k, own in zip(plan.planned, axes, strict=True)
             )
-        return kernels
-
-
-def _kernel(
-    program: Equations,
-    group: Sequence[Equation],
-    roles: Mapping[str, RoleChoice],
-    fits: Callable[[str], bool],
-    is_short: Callable[[str], bool],
-    in_memory: bool,
-    name: str,
-) -> PlannedKernel:
-    axes = {index: choice.axis for index, choice in roles.items()}
-    tiles = lower(program, group, axes, fits, is_short, scan_along(group), name, in_memory)
-    names = {e.name: None for e in group}
-    names |= {j.name: None for j in program.joined if j.beside in names}
-    return PlannedKernel(tuple(names), tuple(roles.values()), tiles)
+        return self._made[key]
 
 
 def kernel_names(program: Equations, groups: Sequence[Sequence[Equation]]) -> list[str]:

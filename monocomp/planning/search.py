@@ -20,7 +20,7 @@ from monocomp.costs.holding import WORTHWHILE, estimate, time_of_kernels
 from monocomp.costs.operands import stored_operands
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
-from monocomp.rewriting.driver import Saving, Step
+from monocomp.rewriting.driver import Saving, Step, result_of
 from monocomp.rewriting.rules import STATED
 from monocomp.terms.equations import Equation, Equations
 
@@ -57,6 +57,12 @@ class Draft:
         last = max(n for n, step in enumerate(steps) if step.rule in STATED)
         priced = replace(steps[last], cost=Saving(self.time, draft.time))
         return replace(draft, steps=(*self.steps, *steps[:last], priced, *steps[last + 1 :]))
+
+    def settled(self, steps: Iterable[Step]) -> Draft:
+        """Return the draft after steps that are taken whatever they cost: it is not priced anew."""
+        taken = tuple(steps)
+        program = result_of(self.program, taken)
+        return replace(self, program=program, steps=(*self.steps, *taken))
 
     @cached_property
     def time(self) -> float:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from monocomp import terms as T
-from monocomp.costs.holding import WORTHWHILE, saving_of, saving_of_splits
+from monocomp.costs.holding import WORTHWHILE, saving_of
 from monocomp.costs.roles import kernel_groups, rows_of, streamed_reads
 from monocomp.declarations.records import Param
 from monocomp.display.formulas import listed, name, sentence
@@ -48,9 +48,9 @@ def split(
     processors: int,
     divides: bool = True,
     narrow: Set[str] = frozenset(),
-) -> tuple[Equations, list[Step]]:
-    """Pack few rows that share a stream, and cut the streams of kernels that would not fill a
-    device.
+) -> Iterator[Step]:
+    """Yield the steps that pack few rows that share a stream, and cut the streams of kernels that
+    would not fill a device.
 
     Args:
         program: equations in kernels.
@@ -58,42 +58,28 @@ def split(
         processors: how many program instances a device runs side by side, at least.
         divides: are groups of rows taken to have the same number of rows?
         narrow: the inputs that hold floats of 8 bits.
-
-    Returns:
-        The program with equations for partial results, and the steps to it.
     """
-
-    def tried(program: Equations, group: Sequence[Equation]) -> list[Step]:
+    start, seen = program, list[Sequence[Equation]]()
+    while True:
+        known = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
+        groups = (g for g in kernel_groups(program, known) if g not in seen)
+        group = next((g for g in groups if all(e in start.equations for e in g)), None)
+        if group is None:
+            return
+        seen.append(group)
         if program.slices is not None and group[0].name in program.slices.computed:
-            return []  # each slice fills the device
+            continue  # each slice fills the device
         stream = long_stream(program, group, sizes, processors, divides, narrow)
         if stream is None:
-            return []
+            continue
         steps = list(_Splitting(program, group, sizes, stream).steps())
-        if stream.is_for_products and not stream.is_cut:
-            saving = saving_of(program, steps[-1].program, sizes)
+        if stream.is_weighed:
+            saving = saving_of(program, steps[-1].program, sizes, stream.share)
+            if saving.after >= WORTHWHILE * saving.before:
+                continue
             steps[-1] = replace(steps[-1], cost=saving)
-        if stream.is_of_products and stream.is_cut:
-            # Idle processors are no reason to leave tiles, and sum these products by element.
-            saving = saving_of_splits(program, steps[-1].program, sizes, stream.share)
-            steps[-1] = replace(steps[-1], cost=saving)
-        return steps
-
-    start, kept = program, list[Step]()
-    waiting, seen = kernel_groups(program, sizes), list[Sequence[Equation]]()
-    while waiting:
-        for group in waiting:
-            steps = tried(program, group)
-            saving = steps[-1].cost if steps else None
-            if steps and (saving is None or saving.after < WORTHWHILE * saving.before):
-                kept += steps
-                program = steps[-1].program
-        seen += waiting
-        # The equations left of a kernel of which a part was split.
-        known = {**dict.fromkeys(program.declared.extent_of.values(), 1), **sizes}
-        waiting = [g for g in kernel_groups(program, known) if g not in seen]
-        waiting = [g for g in waiting if all(e in start.equations for e in g)]
-    return program, kept
+        yield from steps
+        program = steps[-1].program
 
 
 class _Splitting:

@@ -46,9 +46,10 @@ class Stream:
         stretch: the interval of the stream that filters leave.
         is_cut: whether it is cut; if not, the rows fill the device once they are packed.
         is_in_order: do packed rows lie as the outputs do?
-        is_for_products: has the kernel no rows but packed ones, and so no product of tiles?
+        is_weighed: does cost decide, as tiles are made or left? Packed rows alone make tiles of
+            products; idle processors are no reason to sum, by element, products of matrices.
         reason: why it is cut, if it is.
-        share: the part of the processors that would have work if it were not cut.
+        share: the part of the processors that has work if it is not cut.
         is_of_products: is each element a product of matrices for itself?
         shortest: elements of a split; fewer are not worth a program instance.
         uneven: the index of rows that differ in length, if they have splits by their lengths.
@@ -58,13 +59,13 @@ class Stream:
     rows: Rows | None
     stretch: Stretch
     is_cut: bool
-    is_in_order: bool = False
-    is_for_products: bool = False
-    reason: str = ""
-    share: float = 1.0
-    is_of_products: bool = False
-    shortest: int = SHORTEST_SPLIT
-    uneven: Term | None = None
+    is_in_order: bool
+    is_weighed: bool
+    reason: str
+    share: float
+    is_of_products: bool
+    shortest: int
+    uneven: Term | None
 
 
 def long_stream(
@@ -113,18 +114,27 @@ def long_stream(
     places = processors * (HOPPER.converting if of_warps else 1)
     most = places // 2 if uneven is None else MANY_ROWS * processors
     is_idle = instances <= most and length >= 2 * shortest
-    how = min(1.0, instances / places), inner > 0, shortest
     each = f"program instances{' of a warp' if of_warps else ''}"
     reason = f"as there would be {instances} {each} for {processors} processors"
+    is_cut, is_in_order = is_idle, False
     if packed is not None and few:
         is_in_order = divides and are_in_order(group, packed)
-        if not is_idle:
-            reason = "as its packed rows do not lie as the outputs do"
         is_cut = is_idle or not (is_in_order or not rows)
-        order = is_in_order, not rows, reason
-        return Stream(tuple(folds), packed, interval, is_cut, *order, *how, uneven)
-    cut = Stream(tuple(folds), packed, interval, True, False, False, reason, *how, uneven)
-    return cut if is_idle else None
+    elif not is_idle:
+        return None
+    return Stream(
+        tuple(folds),
+        packed,
+        interval,
+        is_cut,
+        is_in_order,
+        is_weighed=inner > 0 if is_cut else not rows,
+        reason=reason if is_idle else "as its packed rows do not lie as the outputs do",
+        share=min(1.0, instances / places) if is_cut else 1.0,
+        is_of_products=inner > 0,
+        shortest=shortest,
+        uneven=uneven,
+    )
 
 
 def _repeated(roles: Mapping[str, Axis], sizes: Mapping[str, int]) -> list[Term]:

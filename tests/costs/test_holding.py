@@ -58,9 +58,10 @@ def test_what_cannot_be_held_together_is_cut() -> None:
 def test_blocks_of_columns_share_what_lacks_them() -> None:
     """A recurrence is no product, and a tile of it has rows, columns and keys: so columns stand in
     blocks, and not all of them in one. The products that they share are computed once a block."""
-    (kernel,) = mc.compile(DECAY).plan({n: SIZES[n] for n in "qkde"}).planned
+    plan = mc.compile(DECAY).plan({n: SIZES[n] for n in "qkde"})
+    (kernel,), (tiles,) = plan.planned, plan.kernels
     assert {c.axis.name: c.axis.role for c in kernel.roles} == {"q": "row", "e": "row"}
-    products = [t for t in expressions(kernel.tiles.body) if t.op == "contract"]
+    products = [t for t in expressions(tiles.body) if t.op == "contract"]
     assert [t.axes for t in products] == [{"q", "k"}]
 
 
@@ -85,8 +86,7 @@ def test_an_output_that_lacks_an_index_keeps_it_off_the_grid() -> None:
     kernel = mc.compile(text, backend="numpy")
     for found, wanted in zip(kernel(**inputs), mc.evaluate(text, inputs), strict=True):
         np.testing.assert_allclose(found, wanted, 1e-9)
-    for planned in kernel.plan({"i": 2, "k": 3}).planned:
-        tiles = planned.tiles
+    for tiles in kernel.plan({"i": 2, "k": 3}).kernels:
         on_grid = {a.extent for a in tiles.axes.values() if a.role == "grid"}
         assert all(on_grid <= set(o.dims) for o in tiles.outputs)
 

@@ -41,8 +41,9 @@ def test_results_stay(name: str) -> None:
     kernel = mc.compile(mc.grad(library.load(name)), name=name)
     usual, adding = kernel.planner.plan(), kernel.planner.plan(adds=True)
     (joined,) = adding.program.joined
-    (added,) = (k for k in adding.planned if joined.name in k.names)
-    assert joined.beside in added.names and added.tiles.is_added_to(joined.name)
+    kernels = zip(adding.planned, adding.kernels, strict=True)
+    ((added, tiles),) = ((k, t) for k, t in kernels if joined.name in k.names)
+    assert joined.beside in added.names and tiles.is_added_to(joined.name)
     products = [sum(len(k.products) for k in plan.kernels) for plan in (usual, adding)]
     assert products[1] < products[0]
     before, after = (results(kernel, plan, name) for plan in (usual, adding))
