@@ -17,25 +17,23 @@ With k = B * i + y and r + c = X * j + x - y + low these are the same pairs of r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from monocomp import terms as T
 from monocomp.costs.counting import elements, tensor_sizes
-from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.domain import split
 from monocomp.extents.intervals import extremes
 from monocomp.extents.nominal import LOOP_BLOCK, ROW_BLOCK, planned_sizes
 from monocomp.planning.differences import sorted_sums, sum_by_difference
-from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import nest, nested
+from monocomp.planning.naming import Change
+from monocomp.planning.nested_sums import Nest, nested, nests
 from monocomp.planning.search import Draft
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations, in_order
+from monocomp.terms.equations import Equation, Equations
 
 ROWS, KEYS = ROW_BLOCK, (ROW_BLOCK, LOOP_BLOCK)  # as many keys as leave little enough to store
 MOST = 4  # times what is stored: no more than all inputs and outputs together
@@ -60,20 +58,14 @@ def along_diagonals(draft: Draft) -> Iterator[list[Step]]:
 
 
 @record()
-class _Diagonal:
-    """A sum of elements that have a position k + sign * r + offset.
+class _Diagonal(Nest):
+    """A sum of elements that have a position k + sign * r + offset; k is its last index.
 
     Attributes:
-        total: the sum.
-        indices, conditions, element: of it; k is the last index.
         r: an index of the result.
         sign, offset: 1 or -1, and what no index is in.
     """
 
-    total: Term
-    indices: tuple[Term, ...]
-    conditions: tuple[Term, ...]
-    element: Term
     r: Term
     sign: int
     offset: Term
@@ -86,8 +78,8 @@ class _Diagonal:
 
 def _diagonals(e: Equation) -> Iterator[_Diagonal]:
     """Yield the sums along diagonals in an equation whose elements hold sums."""
-    for total in outer_folds([e]):
-        indices, conditions, element = nest(total)
+    for nest in nests(e):
+        indices, element = nest.indices, nest.element
         if not indices or not T.holds_fold(element):
             continue
         subscripts = {a for s in T.subterms(element) if s.op in T.READS for a in s.args}
@@ -98,8 +90,8 @@ def _diagonals(e: Equation) -> Iterator[_Diagonal]:
                     for sign, offset in zip((1, -1), offsets, strict=True):
                         if not offset.free and _is_known_to_the_host(offset):
                             others = tuple(i for i in indices if i is not k)
-                            own = (*others, k), conditions, element
-                            yield _Diagonal(total, *own, r, sign, offset)
+                            own = (*others, k), nest.conditions, element
+                            yield _Diagonal(nest.total, *own, r, sign, offset)
 
 
 def _is_known_to_the_host(t: Term) -> bool:
@@ -136,15 +128,7 @@ def sum_along_diagonals(
     Claims:  interchange, units, division with remainder
     Needs:   at these i, j, x and y the element is that of k and r
     """
-    declared = program.declared
-    named = NewNames(program)
-    bounds = dict(declared.bounds)
-
-    def index(base: str, bound: Term) -> Term:
-        index = named.index(base)
-        bounds[index.name] = bound
-        return index
-
+    change = Change(program)
     rows, keys, one = T.const(ROWS), T.const(block), T.const(1)
     k = d.indices[-1]
     count, most = T.extent_of(k.extent), T.sub(T.extent_of(d.r.extent), one)
@@ -152,9 +136,9 @@ def sum_along_diagonals(
     least, largest = ends if d.sign > 0 else ends[::-1]
     low = T.mul(rows, T.floordiv(least, rows))
     reach = T.add(largest, keys, T.neg(low), T.const(-1))
-    i = index("i", T.floordiv(T.add(count, keys, T.const(-1)), keys))
-    j = index("j", T.add(T.floordiv(reach, rows), one))
-    x, y = index("x", rows), index("y", keys)
+    i = change.bounded("i", T.floordiv(T.add(count, keys, T.const(-1)), keys))
+    j = change.bounded("j", T.add(T.floordiv(reach, rows), one))
+    x, y = change.bounded("x", rows), change.bounded("y", keys)
 
     key = T.add(T.mul(keys, i), y)
     distance = T.add(T.mul(rows, j), x, T.neg(y), low)
@@ -162,26 +146,18 @@ def sum_along_diagonals(
     values = {k.name: key, d.r.name: r}
     element, *asked = (T.substitute(t, values) for t in (d.element, *d.conditions))
     asked.append(T.compare("<", key, count))
-    if not _is_within(d, declared.bounds):
+    if not _is_within(d, program.declared.bounds):
         asked += [T.compare("<=", T.const(0), r), T.compare("<=", r, most)]
     total = nested((*d.indices[:-1], i), asked, element)
     others = tuple(o for o in e.indices if o is not d.r and o.name in d.total.free)
-    stored = Equation(named("E"), (*others, j, x, y), total)
+    stored = Equation(change("E"), (*others, j, x, y), total)
 
     position = T.add(d.moving, y, T.neg(low))
     at = T.stored(stored, (*others, T.floordiv(position, rows), T.modulo(position, rows), y))
-    changed = replace(e, body=T.replace(e.body, d.total, T.fold("sum", (y,), T.TRUE, at)))
-    equations = [changed if o is e else o for o in program.equations]
-    extents = {n: n for n in (i.name, j.name, x.name, y.name)}
-    after = replace(
-        program,
-        declared=replace(declared, extent_of={**declared.extent_of, **extents}, bounds=bounds),
-        equations=in_order([*equations, stored]),
-    )
-    old, new = partial(program.shown, d.total), partial(after.shown_names, stored)
-    reason = "as rows and keys of blocks are products of tiles"
+    summed = T.fold("sum", (y,), T.TRUE, at)
     y_there = {y.name: T.sub(k, T.mul(keys, i))}
     x_there = T.sub(T.substitute(position, y_there), T.mul(rows, j))
     check = partial(_are, (key, r), (k, d.r), {**y_there, x.name: x_there})
-    step = Step.of("sum_along_diagonals", (e.name,), old, new, program, after, check, reason)
-    return step, stored
+    reason = "as rows and keys of blocks are products of tiles"
+    how = "sum_along_diagonals", e, d.total, summed, stored
+    return change.step(*how, check=check, reason=reason), stored

@@ -17,37 +17,30 @@ and D is a sum along diagonals (`diagonals`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
 from monocomp import terms as T
-from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
-from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import nest, nested
+from monocomp.planning.naming import Change
+from monocomp.planning.nested_sums import Nest, nested, nests
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations, in_order
+from monocomp.terms.equations import Equation, Equations
 
 
 @record()
-class Sorted:
-    """A sum of the elements for which an index is a number that follows from k - q.
+class Sorted(Nest):
+    """A sum of the elements for which an index is a number that follows from k - q; its conditions
+    are the others.
 
     Attributes:
-        total: the sum.
-        indices, conditions, element: of it; other conditions than that for the index.
         n: the index of the result.
         number: what it is.
         q, k: two of the sum's indices.
     """
 
-    total: Term
-    indices: tuple[Term, ...]
-    conditions: tuple[Term, ...]
-    element: Term
     n: Term
     number: Term
     q: Term
@@ -65,10 +58,10 @@ class Sorted:
 
 def sorted_sums(e: Equation) -> Iterator[Sorted]:
     """Yield the sums that are sorted by a difference and whose elements hold sums."""
-    for total in outer_folds([e]):
-        indices, conditions, element = nest(total)
-        for c in conditions if T.holds_fold(element) else ():
-            others = tuple(o for o in conditions if o is not c)
+    for nest in nests(e):
+        total, indices, element = nest.total, nest.indices, nest.element
+        for c in nest.conditions if T.holds_fold(element) else ():
+            others = tuple(o for o in nest.conditions if o is not c)
             sides = c.args if c.op == "compare" and c.attr == "==" else ()
             for n, number in permutations(sides, 2):
                 pair = [i for i in indices if i.name in number.free]
@@ -90,35 +83,21 @@ def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step,
     Claims:  interchange, units, brackets
     Needs:   what the result's index is equal to follows from r
     """
-    declared = program.declared
-    named = NewNames(program)
-    r = named.index("r")
+    change = Change(program)
     rows, keys = T.extent_of(s.q.extent), T.extent_of(s.k.extent)
+    r = change.bounded("r", T.add(rows, keys, T.const(-1)))
     element, *asked = (s.at(t, r) for t in (s.element, *s.conditions))
     asked.append(T.in_range(s.key(r), s.k.extent))
     rest = tuple(i for i in s.indices if i is not s.k)
     own = tuple(i for i in e.indices if i is not s.n and i.name in s.total.free)
-    stored = Equation(named("D"), (*own, r), nested(rest, asked, element))
-
+    stored = Equation(change("D"), (*own, r), nested(rest, asked, element))
     has_n = T.compare("==", s.n, s.at(s.number, r))
     total = T.fold("sum", (r,), has_n, T.stored(stored, stored.indices))
-    changed = replace(e, body=T.replace(e.body, s.total, total))
-    equations = [changed if o is e else o for o in program.equations]
-    after = replace(
-        program,
-        declared=replace(
-            declared,
-            extent_of={**declared.extent_of, r.name: r.extent},
-            bounds={**declared.bounds, r.extent: T.add(rows, keys, T.const(-1))},
-        ),
-        equations=in_order([*equations, stored]),
-    )
-    old, new = partial(program.shown, s.total), partial(after.shown_names, stored)
-    reason = "as what follows from a difference is the same for all that have it"
     difference = T.add(s.k, T.neg(s.q), rows, T.const(-1))
     check = partial(_is, T.substitute(s.key(r), {r.name: difference}), s.k)
-    step = Step.of("sum_by_difference", (e.name,), old, new, program, after, check, reason)
-    return step, stored
+    reason = "as what follows from a difference is the same for all that have it"
+    how = "sum_by_difference", e, s.total, total, stored
+    return change.step(*how, check=check, reason=reason), stored
 
 
 def _is(one: Term, other: Term) -> bool:

@@ -17,11 +17,11 @@ row of what a sum multiplies is a sum of one element:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
+from monocomp.planning.naming import Change
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
@@ -49,12 +49,11 @@ def rewritten(
     """Yield the steps of a rule that gives equations other bodies, until it changes none."""
     for name in [e.name for e in program.computed]:
         while (new := change(program.by_name[name])) is not None:
-            start, e = program, program.by_name[name]
-            equations = (replace(e, body=new) if x is e else x for x in start.equations)
-            program = replace(start, equations=tuple(equations))
-            before, after = partial(start.shown, e.body), partial(program.shown, new)
+            e = program.by_name[name]
             check = partial(_gives, change, e, new)
-            yield Step.of(rule, (name,), before, after, start, program, check)
+            step = Change(program).step(rule, e, e.body, new, check=check)
+            yield step
+            program = step.program
 
 
 def _gives(change: Callable[[Equation], Term | None], e: Equation, body: Term) -> bool:

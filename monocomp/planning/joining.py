@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import product
 
 from monocomp import terms as T
@@ -29,14 +28,14 @@ from monocomp.costs.roles import (
     rows_of,
     sides_of_products,
 )
-from monocomp.planning.naming import NewNames
+from monocomp.planning.naming import Change
 from monocomp.planning.search import Draft
 from monocomp.planning.storing import read_by_all
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations, Joined, in_order
+from monocomp.terms.equations import Equation, Equations, Joined
 
 
 def add_up_sums(draft: Draft) -> Iterator[list[Step]]:
@@ -126,15 +125,14 @@ def _products(element: Term) -> set[Term]:
 
 def _step(program: Equations, e: Equation, how: tuple[Term, Joined]) -> Step:
     f, joined = how
-    name = NewNames(program)(f"{e.name}_sum")
-    summed = Equation(name, e.indices, f)
-    made = replace(e, body=T.replace(e.body, f, T.stored(summed, e.indices)))
-    others = [made if o is e else o for o in program.equations]
-    after = replace(
-        program,
-        equations=in_order([*others, summed]),
-        joined=(*program.joined, replace(joined, name=name)),
+    change = Change(program)
+    summed = Equation(change(f"{e.name}_sum"), e.indices, f)
+    return change.step(
+        "join_by_accumulation",
+        e,
+        f,
+        T.stored(summed, e.indices),
+        summed,
+        reason=f"by the kernel of {joined.beside}, which has the same products",
+        joined=(*program.joined, replace(joined, name=summed.name)),
     )
-    shown = partial(program.shown, f), partial(after.shown_names, summed)
-    reason = f"by the kernel of {joined.beside}, which has the same products"
-    return Step.of("join_by_accumulation", (e.name,), *shown, program, after, reason=reason)

@@ -33,7 +33,7 @@ from dataclasses import field
 from monocomp import terms as T
 from monocomp.declarations.record import record
 from monocomp.machine.gpus import HOPPER
-from monocomp.planning.naming import NewNames
+from monocomp.planning.naming import Change
 from monocomp.planning.stretches import Stretch
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
@@ -51,7 +51,6 @@ class Numbering:
         split: the index of all splits.
         number, count: which of its row's splits one is, and how many that row has.
         is_of_row: the condition that it is of a row.
-        bounds: of new extents.
         lists: equations that are computed before.
         rows: by the index of the rows that a list tells, that of a split's row.
     """
@@ -60,7 +59,6 @@ class Numbering:
     number: Term
     count: Term
     is_of_row: Term
-    bounds: Mapping[str, Term]
     lists: tuple[Equation, ...] = ()
     rows: Mapping[str, Term] = field(default_factory=dict)
 
@@ -82,52 +80,51 @@ def uneven_row(stretch: Stretch, rows: Iterable[Term], length: float, shortest: 
     return next((i for i in rows if names == {i.name}), None)
 
 
-def equal_splits(named: NewNames, base: str, wanted: Term) -> Numbering:
+def equal_splits(change: Change, base: str, wanted: Term) -> Numbering:
     """Number splits of which each row has as many as are wanted."""
-    split = named.index(f"{base}_split")
-    return Numbering(split, split, T.extent_of(split.extent), T.TRUE, {split.extent: wanted})
+    split = change.bounded(f"{base}_split", wanted)
+    return Numbering(split, split, T.extent_of(split.extent), T.TRUE)
 
 
 def listed_splits(
-    named: NewNames, base: str, count: Term, most: Term, row: Term, units: Term
+    change: Change, base: str, count: Term, most: Term, row: Term, units: Term
 ) -> Numbering:
     """Number splits of which processors take some in turn, and one more for each row.
 
     Args:
-        named: gives out names.
+        change: declares indices.
         base: what the stream is called.
         count: how many splits fill the device.
         most: how many of a row are worth it.
         row: the index of rows, which have some each.
         units: how long a row is.
     """
-    split, place = named.index(f"{base}_split"), named.index(f"{base}_place")
     number = T.mul(T.const(TURNS), count)
     wanted = T.function("minimum", number, T.mul(T.extent_of(row.extent), most))
-    size = T.add(wanted, T.extent_of(row.extent))
-    bounds = {split.extent: size, place.extent: T.extent_of(split.extent)}
+    split = change.bounded(f"{base}_split", T.add(wanted, T.extent_of(row.extent)))
+    place = change.bounded(f"{base}_place", T.extent_of(split.extent))
     other = T.index("@0", row.extent)
 
     def of_other(t: Term) -> Term:
         return T.substitute(t, {row.name: other})
 
     total = T.fold("sum", (other,), T.TRUE, of_other(units))
-    share = Equation(named(f"{base}_share"), (), _cdiv(total, wanted))
+    share = Equation(change(f"{base}_share"), (), _cdiv(total, wanted))
     own = _cdiv(units, T.stored(share, ()))
     key = T.sub(T.mul(T.extent_of(row.extent), _cdiv(units, own)), row)
     before = T.fold("sum", (other,), T.compare("<", key, of_other(key)), of_other(own))
-    first = Equation(named(f"{base}_first"), (row,), before)
-    last = Equation(named(f"{base}_last"), (row,), T.add(before, own))
+    first = Equation(change(f"{base}_first"), (row,), before)
+    last = Equation(change(f"{base}_last"), (row,), T.add(before, own))
 
     def interval(of: Term) -> tuple[Term, Term]:
         return T.stored(first, (of,)), T.stored(last, (of,))
 
     rows = T.fold("sum", (other,), _is_within(place, *interval(other)), other)
-    list_ = Equation(named(f"{base}_row"), (place,), rows)
+    list_ = Equation(change(f"{base}_row"), (place,), rows)
     begin, end = interval(row)
     of_row = T.sub(split, begin), T.sub(end, begin), _is_within(split, begin, end)
     read = {row.name: T.stored(list_, (split,))}
-    return Numbering(split, *of_row, bounds, (share, first, last, list_), read)
+    return Numbering(split, *of_row, (share, first, last, list_), read)
 
 
 def _is_within(i: Term, begin: Term, end: Term) -> Term:

@@ -10,17 +10,17 @@ which elements lie one after the other:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 
 from monocomp import terms as T
 from monocomp.costs.roles import fits_whole, outer_folds
+from monocomp.declarations.record import record
+from monocomp.planning.naming import Change
 from monocomp.rewrites.products import apart
 from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.equations import Equations
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
 
 
@@ -38,8 +38,8 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
         sizes: a number for every extent.
     """
     for name in [e.name for e in program.computed]:
-        for t in outer_folds([program.by_name[name]]):
-            indices, conditions, element = nest(t)
+        for nest in nests(program.by_name[name]):
+            indices, element = nest.indices, nest.element
             held = [s for s in T.subterms(element) if s.op in ("fold", "fold_at")]
             is_product = len(indices) > 1 and _is_product(indices, element)
             are_short = all(fits_whole(e, sizes) for f in held for e in f.attr.extents)
@@ -50,15 +50,12 @@ def order_sums(program: Equations, sizes: Mapping[str, int]) -> Iterator[Step]:
             if is_product:
                 ordered = sorted(indices, key=lambda i: -_distance(i, element))
                 reason = "elements lie one after the other along the last index"
-            if ordered[:1] == [*indices[:1]]:
-                continue
-            start, e = program, program.by_name[name]
-            total = nested(ordered, conditions, element)
-            changed = replace(e, body=T.replace(e.body, t, total))
-            equations = tuple(changed if o is e else o for o in start.equations)
-            program = replace(start, equations=equations)
-            shown = partial(start.shown, t), partial(program.shown, total)
-            yield Step.of("order_sums", (name,), *shown, start, program, reason=reason)
+            if ordered[:1] != [*indices[:1]]:
+                total = nested(ordered, nest.conditions, element)
+                own = program.by_name[name], nest.total, total
+                step = Change(program).step("order_sums", *own, reason=reason)
+                yield step
+                program = step.program
 
 
 def _is_weighed_sum(element: Term) -> bool:
@@ -83,15 +80,30 @@ def _distance(index: Term, element: Term) -> int:
     return sum(len(r.args) - 1 - r.args.index(index) for r in reads if index in r.args)
 
 
-def nest(t: Term) -> tuple[tuple[Term, ...], tuple[Term, ...], Term]:
-    """Return the sums of sums as one: its indices, conditions and element."""
-    indices: list[Term] = []
-    conditions: list[Term] = []
-    while is_fold(t, "sum"):
-        (bound,), (condition, t) = T.open_fold(t)
-        indices.append(bound)
-        conditions += T.conjuncts(condition)
-    return tuple(indices), tuple(conditions), t
+@record()
+class Nest:
+    """A sum of sums as one.
+
+    Attributes:
+        total: the outer sum.
+        indices, conditions, element: of all of them.
+    """
+
+    total: Term
+    indices: tuple[Term, ...]
+    conditions: tuple[Term, ...]
+    element: Term
+
+
+def nests(e: Equation) -> Iterator[Nest]:
+    """Yield the folds of an equation as sums of sums; one that is no sum has no indices."""
+    for total in outer_folds([e]):
+        t, indices, conditions = total, list[Term](), list[Term]()
+        while is_fold(t, "sum"):
+            (bound,), (condition, t) = T.open_fold(t)
+            indices.append(bound)
+            conditions += T.conjuncts(condition)
+        yield Nest(total, tuple(indices), tuple(conditions), t)
 
 
 def nested(indices: Sequence[Term], conditions: Sequence[Term], element: Term) -> Term:

@@ -28,14 +28,14 @@ from monocomp.costs.counting import elements
 from monocomp.costs.roles import outer_folds
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import planned_sizes
-from monocomp.planning.naming import NewNames
-from monocomp.planning.nested_sums import nest, nested
+from monocomp.planning.naming import Change
+from monocomp.planning.nested_sums import Nest, nested, nests
 from monocomp.planning.search import Draft
 from monocomp.proving.rule_laws import laws
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
-from monocomp.terms.equations import Equation, Equations, Sorted, in_order
+from monocomp.terms.equations import Equation, Equations, Sorted
 
 laws("""
     segments: in a sorted list the position of an element is the number of smaller ones, a, and of
@@ -60,20 +60,14 @@ def in_segments(draft: Draft) -> Iterator[list[Step]]:
 
 
 @record()
-class _Gathered:
+class _Gathered(Nest):
     """A sum of what reads one row.
 
     Attributes:
-        total: the sum.
-        indices, conditions, element: of it.
         key: the element of a tensor of integers that says which row is read.
         row: that which the sum is for, an index of the result.
     """
 
-    total: Term
-    indices: tuple[Term, ...]
-    conditions: tuple[Term, ...]
-    element: Term
     key: Term
     row: Term
 
@@ -95,11 +89,11 @@ class _Gathered:
 
 def _gathered(e: Equation) -> Iterator[_Gathered]:
     """Yield the sums in an equation of what reads a row that a tensor of integers tells."""
-    for total in outer_folds([e]):
-        indices, conditions, element = nest(total)
-        for c in conditions:
+    for nest in nests(e):
+        own = nest.total, nest.indices, nest.conditions, nest.element
+        for c in nest.conditions:
             for key, row in (c.args, c.args[::-1]) if c.op == "compare" and c.attr == "==" else ():
-                candidate = _Gathered(total, indices, conditions, element, key, row)
+                candidate = _Gathered(*own, key, row)
                 is_listed = key.op == "read" and row in e.indices and row not in key.args
                 if is_listed and candidate.positions and _are_indices(key.args):
                     yield candidate
@@ -120,52 +114,48 @@ def sum_in_segments(program: Equations, e: Equation, g: _Gathered) -> Step:
     Needs:   the filter says that N = v, and N is read at all positions once
     """
     kept = tuple(n for n, i in enumerate(g.key.args) if i in g.lists)
-    extent = g.row.extent
-    key = g.key.attr.name, kept
-    lists = (s for s in program.sorted if (s.tensor, s.kept) == key)
-    sorted_list = next(
-        (s for s in lists if program.by_name[s.first].indices[-1].extent == extent), None
-    )
-    start, program = program, program if sorted_list else _with_list(program, g, kept)
-    sorted_list = sorted_list or program.sorted[-1]
-    order, first, last = (program.by_name[n] for n in sorted_list.names)
+    change = Change(program, *(i.name for i in e.indices))
+    lists = (s for s in program.sorted if (s.tensor, s.kept) == (g.key.attr.name, kept))
+    known = ([program.by_name[n] for n in s.names] for s in lists)
+    listed = next((of for of in known if of[1].indices[-1].extent == g.row.extent), None)
+    new, of_lists = list[Equation](), program.sorted
+    if listed is None:
+        new = listed = _list(change, g)
+        of_lists += (Sorted(g.key.attr.name, kept, *(n.name for n in new)),)
+    order, first, last = listed
     position = T.index("~r", order.indices[-1].extent)
     positions = _positions(g, T.stored(order, (*g.lists, position)))
     lower, upper = (T.stored(s, (*g.lists, g.row)) for s in (first, last))
     asked = [T.compare("<=", lower, position), T.compare("<", position, upper)]
-    new: list[Equation] = []
     if len(g.positions) < len(g.indices) or T.holds_fold(g.element):
-        added = _of_positions(program, e, g)
-        new.append(added)
+        added = _of_positions(change, e, g)
+        new = [*new, added]
         columns = added.indices[len(g.key.args) :]
         element = T.stored(added, (*g.lists, *(positions[i.name] for i in g.positions), *columns))
     else:
         asked += [T.substitute(c, positions) for c in g.conditions if c is not g.is_row]
         element = T.substitute(g.element, positions)
-    total = T.fold("sum", (position,), T.conjunction(*asked), element)
-    summed = replace(e, body=T.replace(e.body, g.total, total))
-    if outer_folds([summed]) == [total]:
-        new.append(summed)
-    else:  # loops for other sums share blocks of rows
-        name = NewNames(program, *(n.name for n in new))("F")
-        summed = Equation(name, tuple(i for i in e.indices if i.name in total.free), total)
-        read = T.stored(summed, summed.indices)
-        new += summed, replace(e, body=T.replace(e.body, g.total, read))
-    equations = [n for o in program.equations for n in (new if o is e else [o])]
-    after = replace(program, equations=in_order(equations))
-    old, shown = partial(start.shown, g.total), partial(after.shown, total)
+    total = summed = T.fold("sum", (position,), T.conjunction(*asked), element)
+    if outer_folds([replace(e, body=T.replace(e.body, g.total, total))]) != [total]:
+        # Loops for other sums share blocks of rows.
+        own = tuple(i for i in e.indices if i.name in total.free)
+        new = [*new, Equation(change("F"), own, total)]
+        summed = T.stored(new[-1], own)
+    after = change.program(new, {e.name: T.replace(e.body, g.total, summed)}, sorted=of_lists)
+    old, shown = partial(program.shown, g.total), partial(after.shown, total)
     reason = f"as {g.key.attr.name} says which {g.row.name} is read"
-    check = partial(_is_of_rows, g)
-    return Step.of("sum_in_segments", (e.name,), old, shown, start, after, check, reason)
+    check = partial(_is_of_rows, e, g)
+    return Step.of("sum_in_segments", (e.name,), old, shown, program, after, check, reason)
 
 
-def _is_of_rows(g: _Gathered) -> bool:
+def _is_of_rows(e: Equation, g: _Gathered) -> bool:
     """True if the sum has these indices, its filter asks for the row, and the key is read at
     indices that are all different."""
-    return g.is_row in g.conditions and nest(g.total)[0] == g.indices and _are_indices(g.key.args)
+    is_sum = any(n.total is g.total and n.indices == g.indices for n in nests(e))
+    return is_sum and g.is_row in g.conditions and _are_indices(g.key.args)
 
 
-def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
+def _of_positions(change: Change, e: Equation, g: _Gathered) -> Equation:
     """Return the equation for what each position adds to the row that its key names."""
     substitution = {g.row.name: g.key}
     value = T.substitute(g.element, substitution)
@@ -175,9 +165,8 @@ def _of_positions(program: Equations, e: Equation, g: _Gathered) -> Equation:
     names = {i.name for i in inner}
     value = nested(inner, [c for c in asked if not names.isdisjoint(c.free)], value)
     value = T.where(T.conjunction(*(c for c in asked if names.isdisjoint(c.free))), value, T.ZERO)
-    new = NewNames(program, *(i.name for i in e.indices))
-    name = new("F")
-    named = {i: new.index_like(i) for i in g.positions}
+    name = change("F")
+    named = {i: change.index_like(i) for i in g.positions}
     columns = (i for i in e.indices if i is not g.row and i not in g.lists)
     indices = (*g.lists, *named.values(), *(i for i in columns if i.name in value.free))
     return Equation(name, indices, T.substitute(value, {i.name: n for i, n in named.items()}))
@@ -193,29 +182,21 @@ def _positions(g: _Gathered, number: Term) -> dict[str, Term]:
     return positions
 
 
-def _with_list(program: Equations, g: _Gathered, kept: tuple[int, ...]) -> Equations:
-    """Return the program with equations for a list of positions and its segments."""
-    declared = program.declared
-    names = list(map(NewNames(program), ("order", "first", "last", "r")))
-    extents = [i.extent for i in g.positions]
-    extent = extents[0] if len(extents) == 1 else names[-1]
-    bounds = dict(declared.bounds)
-    if extent == names[-1]:
-        bounds[extent] = T.mul(*map(T.extent_of, extents))
-    position, r = T.index("@0", extent), T.index(names[-1], extent)
+def _list(change: Change, g: _Gathered) -> list[Equation]:
+    """Return the equations for a list of positions and its segments."""
+    names = list(map(change, ("order", "first", "last")))
+    if len(g.positions) == 1:
+        r = T.index(change("r"), g.positions[0].extent)
+        change.extents[r.name] = r.extent
+    else:
+        r = change.bounded("r", T.mul(*(T.extent_of(i.extent) for i in g.positions)))
+    position = T.index("@0", r.extent)
     key = T.substitute(g.key, _positions(g, position))
     largest = T.sub(T.const(-1), key)  # where the key is least, and nothing overflows
     bodies = (
-        T.fold_at("argtop", r, position, T.TRUE, largest, target=extent),
+        T.fold_at("argtop", r, position, T.TRUE, largest, target=r.extent),
         T.fold("sum", (position,), T.compare("<", key, g.row), T.const(1)),
         T.fold("sum", (position,), T.compare("<=", key, g.row), T.const(1)),
     )
-    rows = zip(names, (r, g.row, g.row), bodies, strict=False)
-    new = tuple(Equation(name, (*g.lists, at), body) for name, at, body in rows)
-    extent_of = {**declared.extent_of, names[-1]: extent}
-    return replace(
-        program,
-        declared=replace(declared, extent_of=extent_of, bounds=bounds),
-        equations=(*new, *program.equations),
-        sorted=(*program.sorted, Sorted(g.key.attr.name, kept, *names[:3])),
-    )
+    rows = zip(names, (r, g.row, g.row), bodies, strict=True)
+    return [Equation(name, (*g.lists, at), body) for name, at, body in rows]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial, reduce
+from typing import Any
 
 from monocomp import terms as T
 from monocomp.costs.holding import WORTHWHILE, saving_of
@@ -28,7 +29,7 @@ from monocomp.display.formulas import listed, name, sentence
 from monocomp.errors import InternalError
 from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.planning.lists import equal_splits, listed_splits
-from monocomp.planning.naming import NewNames
+from monocomp.planning.naming import Change
 from monocomp.planning.packing import Rows
 from monocomp.planning.streams import Stream, long_stream
 from monocomp.planning.stretches import can_be_split
@@ -38,7 +39,7 @@ from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, mantissa, settled, value_of
-from monocomp.terms.equations import Equation, Equations, in_order
+from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.printer import formula, show
 
 
@@ -94,10 +95,7 @@ class _Splitting:
         self.folds, self.packed, self.stretch = stream.folds, stream.rows, stream.stretch
         self.extent: str = self.stretch.extent.attr
         self.rows = rows_of(group)
-        declared = program.declared
-        self._named = NewNames(program)
-        self.extent_of, self.bounds = dict(declared.extent_of), dict(declared.bounds)
-        self.params = dict(declared.params)
+        self.change = Change(program)
         self.p: Term | None = None
         self.values: dict[str, Term] = {}
         self.group_of: dict[Term, Term] = {}
@@ -118,11 +116,10 @@ class _Splitting:
         self._pack(self.packed)
         stored: list[Equation] = []
         bodies = {e.name: self._stored("R", e.body, stored) for e in self.group}
-        program = self._with(bodies, stored)
-        if self.is_in_order:
-            views = {name: body.attr.name for name, body in bodies.items()}
-            program = replace(program, views={**self.program.views, **views})
-        yield self.pack_rows(program)
+        in_order = bodies.items() if self.is_in_order else ()
+        laid_out = {name: body.attr.name for name, body in in_order}
+        views = {**self.program.views, **laid_out}
+        yield self.pack_rows(self._with(bodies, stored, views=views))
 
     @stated
     def split_stream(self) -> Iterator[Step]:
@@ -133,8 +130,8 @@ class _Splitting:
         Needs:   no fold takes what others come to, but for centres that move with it
         """
         base = self.extent.lstrip(".")
-        count = self._named(f"{base}_splits")
-        self.params[count] = Param(count, "int", 8)
+        count = self.change(f"{base}_splits")
+        self.change.params[count] = Param(count, "int", 8)
         self._number_splits(base, T.param(count, "int"))
         if self.packed is not None:
             self._pack(self.packed)
@@ -145,8 +142,8 @@ class _Splitting:
         for f in _outermost_first(self.folds):
             old, new = self._merged(f, stored)
             bodies = {n: T.replace(body, old, new) for n, body in bodies.items()}
-        program = self._with(bodies, stored)
-        program = replace(program, splits={**start.splits, self.split.extent: count})
+        splits = {**start.splits, self.split.extent: count}
+        program = self._with(bodies, stored, splits=splits)
         names = program.reader_names()
         after = listed(formula(T.stored(e, e.indices), names) for e in stored)
         if self.p is not None:
@@ -159,14 +156,12 @@ class _Splitting:
         """Give splits an index: so many of them for each row, or as many for all rows together."""
         most = self._most_splits()
         if self.uneven is None:
-            self.splits = equal_splits(self._named, base, T.function("minimum", count, most))
+            self.splits = equal_splits(self.change, base, T.function("minimum", count, most))
         else:
             units = self.stretch.units(self.alignment)
-            self.splits = listed_splits(self._named, base, count, most, self.uneven, units)
+            self.splits = listed_splits(self.change, base, count, most, self.uneven, units)
         self.split = self.splits.split
         self.values |= self.splits.rows
-        self.extent_of |= {e: e for e in self.splits.bounds}
-        self.bounds |= self.splits.bounds
 
     @property
     def _position(self) -> tuple[str, ...]:
@@ -184,19 +179,13 @@ class _Splitting:
         after = formula(self.p, program.reader_names())
         return Step.of("pack_rows", self._position, rows, after, self.program, program)
 
-    def _with(self, bodies: Mapping[str, Term], stored: Sequence[Equation]) -> Equations:
+    def _with(
+        self, bodies: Mapping[str, Term], stored: Sequence[Equation], **others: Any
+    ) -> Equations:
         """Return the program with other bodies, and with equations for what these read."""
-        start = self.program
-        changed = [replace(e, body=bodies.get(e.name, e.body)) for e in start.equations]
-        declared = replace(
-            start.declared, params=self.params, extent_of=self.extent_of, bounds=self.bounds
-        )
-        return replace(
-            start,
-            declared=declared,
-            equations=in_order([*stored, *changed]),
-            known=tuple(a for a in start.known if a.name not in {e.name for e in stored}),
-        )
+        names = {e.name for e in stored}
+        known = tuple(a for a in self.program.known if a.name not in names)
+        return self.change.program(stored, bodies, known=known, **others)
 
     def _most_splits(self) -> Term:
         """Return how many splits are worth an instance, by what is known before a call."""
@@ -208,22 +197,12 @@ class _Splitting:
         rounded = T.add(length, T.const(self.shortest - 1))
         return T.floordiv(rounded, T.const(self.shortest))
 
-    # --- new names --------------------------------------------------------------------
-
-    def _index(self, base: str, bound: Term) -> Term:
-        """Return a new index of a declared extent."""
-        index = self._named.index(base)
-        name = index.name
-        self.extent_of[name] = name
-        self.bounds[name] = bound
-        return index
-
     # --- rows -------------------------------------------------------------------------
 
     def _pack(self, rows: Rows) -> None:
         """Give p a name and an extent, and find what the packed indices are in it."""
         total = T.mul(*(extent for _, extent in rows.parts))
-        self.p = self._index("_".join(i.name for i, _ in rows.parts), total)
+        self.p = self.change.bounded("_".join(i.name for i, _ in rows.parts), total)
         self.place: Term = T.const(0)
         inner: Term = T.const(1)
         for n, (i, extent) in reversed(list(enumerate(rows.parts))):
@@ -322,7 +301,7 @@ class _Splitting:
         body = self._in_stored_rows(body)
         equation = next((e for e in stored if e.body is body), None)
         if equation is None:
-            name = self._named(f"{letter}_{self.split.name if self.is_cut else 'rows'}")
+            name = self.change(f"{letter}_{self.split.name if self.is_cut else 'rows'}")
             equation = Equation(name, self._indices(body), body)
             stored.append(equation)
         return T.stored(equation, (self._subscript(i) for i in equation.indices))
