@@ -16,7 +16,6 @@ from monocomp.planning.joined_sums import join_sums
 from monocomp.planning.joining import add_up_sums
 from monocomp.planning.nested_sums import order_sums
 from monocomp.planning.peak import lower_peak
-from monocomp.planning.random_filters import choose_elements
 from monocomp.planning.search import Budget, Draft, Move, search
 from monocomp.planning.segments import in_segments
 from monocomp.planning.splitting import split
@@ -30,13 +29,6 @@ from monocomp.planning.storing import (
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step, result_of
 from monocomp.terms.equations import Equations
-
-WHOLE: tuple[Move, ...] = (along_diagonals, in_segments, store_values)
-IN_SLICES: tuple[Move, ...] = (store_in_slices, lower_peak)
-COMPUTING = (
-    tuple(store_vectors if move is store_values else move for move in WHOLE),
-    (lower_peak,),
-)
 
 
 @record()
@@ -76,11 +68,13 @@ def arrange(
     equal = Rewriter(program)
     equal.exhaust(equalities)
     steps: list[Step] = [*equal.steps]
-    for settle in (store_kept, store_running, choose_elements, join_sums):
+    for settle in (store_kept, store_running, join_sums):
         steps += settle(result_of(program, steps))
     draft = Draft.of(result_of(program, steps), sizes, steps)
-    for moves in (WHOLE, IN_SLICES) if purpose.matrices else COMPUTING:
-        draft = search(draft, moves, budget)
+    store = store_values if purpose.matrices else store_vectors
+    draft = search(draft, (along_diagonals, in_segments, store), budget)
+    moves: tuple[Move, ...] = (store_in_slices, lower_peak) if purpose.matrices else (lower_peak,)
+    draft = search(draft, moves, budget)
     draft = draft.settled(order_sums(draft.program, draft.sizes))
     if purpose.processors > 1:
         narrow = frozenset(name for name, _ in purpose.narrow)

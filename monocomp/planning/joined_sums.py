@@ -12,11 +12,23 @@ row of what a sum multiplies is a sum of one element:
 
     dX[t,d] = sum[v](W[v,d] * P[t,v]) * g[t] - W[label[t],d] * g[t]
             = sum[v](W[v,d] * (P[t,v] * g[t] - where(v == label[t], g[t], 0)))
+
+A loop asks a filter which blocks it may leave out. One that draws a random number for each element
+leaves none out, and sums that have no such filter would need a loop of their own. So such a filter
+chooses elements:
+
+    dV[k,e] = sum[q if r <= uniform(seed, q, k)](P[q,k] * dO[q,e]) / (1 - r)
+            = sum[q](dO[q,e] * where(r <= uniform(seed, q, k), P[q,k] / (1 - r), 0))
+
+What stands before that sum comes in: where no element is admitted it may be infinite, and stays
+out. But a factor that may be 0 stays where it is: 0 times a sum is 0 even if the filter is
+unspecified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from monocomp import terms as T
@@ -33,31 +45,25 @@ from monocomp.terms.monomials import addends, content, factors
 
 @stated
 def join_sums(program: Equations) -> Iterator[Step]:
-    """Yield steps after which the sums of an equation that multiply the same columns are one.
+    """Yield steps after which the sums of an equation that multiply the same columns are one, and
+    none is filtered by random numbers of its elements.
 
-    Law:     `c * sum[k](x * y) + sum[k](x * z) = sum[k](x * (c * y + z))`
+    Law:     `c * sum[k if d](x * y) + sum[k](x * z) = sum[k](x * (where(d, c * y, 0) + z))`
     Claims:  distributivity, interchange, units, one point
     Needs:   what stands before a sum is finite if what it reads is, where an element is admitted;
              columns are finite, as in any product of tiles that is filtered
     """
-    yield from rewritten("join_sums", program, _joined)
-
-
-def rewritten(
-    rule: str, program: Equations, change: Callable[[Equation], Term | None]
-) -> Iterator[Step]:
-    """Yield the steps of a rule that gives equations other bodies, until it changes none."""
     for name in [e.name for e in program.computed]:
-        while (new := change(program.by_name[name])) is not None:
+        while (new := _joined(program.by_name[name])) is not None:
             e = program.by_name[name]
-            check = partial(_gives, change, e, new)
-            step = Change(program).step(rule, e, e.body, new, check=check)
+            check = partial(_gives, e, new)
+            step = Change(program).step("join_sums", e, e.body, new, check=check)
             yield step
             program = step.program
 
 
-def _gives(change: Callable[[Equation], Term | None], e: Equation, body: Term) -> bool:
-    return change(e) is body
+def _gives(e: Equation, body: Term) -> bool:
+    return _joined(e) is body
 
 
 @record()
@@ -86,6 +92,16 @@ class _Sum:
             and not f.free <= frozenset().union(*(g.free for g in self.parts if g is not f))
         )
 
+    @property
+    def random(self) -> list[Term]:
+        """Return the conditions that draw a random number for each element."""
+        name = self.bound.name
+
+        def is_drawn(t: Term) -> bool:
+            return t.op == "uniform" and name in t.free
+
+        return [c for c in T.conjuncts(self.condition) if any(map(is_drawn, T.subterms(c)))]
+
     def rest(self, common: frozenset[Term], known: Term = T.TRUE) -> Term:
         """Return the elements without some factors, and 0 where the condition does not hold, of
         which some is known to."""
@@ -98,20 +114,38 @@ class _Sum:
 
 def _joined(e: Equation) -> Term | None:
     """Return the body with sums joined, if two can be."""
-    parts = addends_of(e.body)
-    sums = [s for a in parts if (s := sum_of(a)) is not None]  # with columns
-    others = [a for a in parts if a not in [s.addend for s in sums]]
-    sums += [row for a in others if (row := _row(a, sums)) is not None]
+    parts = _addends_of(e.body)
+    filtered = [s for a in parts if (s := _sum_of(a)) is not None]  # with columns
+    others = [a for a in parts if a not in [s.addend for s in filtered]]
+    sums = [*filtered, *(row for a in others if (row := _row(a, filtered)) is not None)]
     for n, one in enumerate(sums):
         for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
-            chosen = [s for s in sums if s.bound is one.bound and common <= s.columns]
-            if common and len(chosen) > 1:
-                others = [a for a in parts if a not in [s.addend for s in chosen]]
-                return T.add(_total(chosen, common), *others)
-    return None
+            joined = [s for s in sums if s.bound is one.bound and common <= s.columns]
+            if common and len(joined) > 1:
+                others = [a for a in parts if a not in [s.addend for s in joined]]
+                return T.add(_total(joined, common), *others)
+    chosen = next((s for s in filtered if s.random), None)
+    if chosen is None:
+        return None
+    return T.add(_with_chosen_elements(chosen), *(a for a in parts if a is not chosen.addend))
 
 
-def addends_of(t: Term) -> Sequence[Term]:
+def _with_chosen_elements(s: _Sum) -> Term:
+    """Return a sum that chooses its elements where its filter draws random numbers."""
+    columns = frozenset(f for f in s.columns if not f.free <= s.condition.free)
+    outside = [f for f in s.parts if s.bound.name not in f.free and _may_be_zero(f)]
+    inside = tuple(f for f in s.parts if f not in outside)
+    others = T.conjunction(*(c for c in T.conjuncts(s.condition) if c not in s.random))
+    chosen = replace(s, condition=T.conjunction(*s.random), parts=inside).rest(columns)
+    return T.mul(*outside, T.fold("sum", (s.bound,), others, T.mul(T.ONE, *columns, chosen)))
+
+
+def _may_be_zero(factor: Term) -> bool:
+    """True if a factor may be 0: an inverse is unspecified there."""
+    return T.base_and_power(factor)[1] > 0 and domain(factor).zero
+
+
+def _addends_of(t: Term) -> Sequence[Term]:
     """Return the addends of a sum, or of one that is multiplied by what is finite."""
     sums = [f for f in factors(t) if f.op == "add"]
     others = [f for f in factors(t) if f not in sums]
@@ -126,7 +160,7 @@ def _total(sums: Sequence[_Sum], common: frozenset[Term]) -> Term:
     return T.fold("sum", (sums[0].bound,), condition, element)
 
 
-def sum_of(addend: Term) -> _Sum | None:
+def _sum_of(addend: Term) -> _Sum | None:
     """Return an addend as a sum, if it is one with columns, times what is finite and known before:
     a sum waits for what is aggregated along its own index."""
     for f in factors(addend):

@@ -12,7 +12,6 @@ import pytest
 from monocomp.derivation.rule_sets import derive
 from monocomp.language.checker import check
 from monocomp.planning.joined_sums import join_sums
-from monocomp.planning.random_filters import choose_elements
 from monocomp.rewriting.driver import Step
 from monocomp.translation.translator import translate
 from tests.agreement import check_step
@@ -128,7 +127,7 @@ KEPT = [
 def test_chosen(line: str) -> None:
     """Infinities and NaN that are not admitted stay out, and of nothing remains nothing."""
     program = derive(translate(check(DECLARED + line))).program
-    steps = list(choose_elements(program))
+    steps = list(join_sums(program))
     before, after = program.text(), steps[-1].program.text()
     assert "uniform(" not in after.partition("if ")[2].partition("]")[0]
     generator = np.random.default_rng(0)
@@ -141,4 +140,4 @@ def test_chosen(line: str) -> None:
 
 @pytest.mark.parametrize("line", KEPT)
 def test_kept(line: str) -> None:
-    assert not list(choose_elements(derive(translate(check(DECLARED + line))).program))
+    assert not list(join_sums(derive(translate(check(DECLARED + line))).program))
