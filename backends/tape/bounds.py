@@ -18,7 +18,7 @@ def bounds(x: Tile) -> Bounds:
 
 def bounds_of(v: Value) -> Bounds:
     """Return the least element of a value and the largest, as far as they are known."""
-    known, (name, operands) = v.known, v.root.made_by or (None, ())
+    known, (name, operands) = v.known, (v.root.key, v.root.operands)
     if known is not None and known.numel():
         return known.min().item(), known.max().item()
     if name == "where":

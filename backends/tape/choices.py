@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from monocomp.backends.tape.guards import is_positive, unguarded
-from monocomp.backends.tape.reals import is_real
+from monocomp.backends.tape.reals import is_real, name_of
 from monocomp.backends.tape.recorder import Recorder, Value
 from monocomp.backends.tape.tile import NO_DIM, Tile, TileOps, common_shape, flat, is_strided
 from monocomp.machine.cpu import CPU
@@ -78,7 +78,7 @@ def _replaced(
         holds: is it chosen where the condition holds?
     """
     infinities = replaced_infinities(condition, its, number, holds)
-    name, operands = its.made_by or (None, ())
+    name, operands = its.key, its.operands
     if infinities is None:  # they may have been replaced
         of = operands[0] if isinstance(name, tuple) and name[0] == "replace" else None
         same = None if of is None else replaced_infinities(condition, of, number, holds)
@@ -94,7 +94,7 @@ def _replaced(
 
 def _numbers(x: Value) -> Set[float | None]:
     """Return the numbers that a value is chosen from, with None for what is none."""
-    name, operands = flat(x).made_by or (None, ())
+    name, operands = flat(x).key, flat(x).operands
     return {flat(v).number for v in operands[1:]} if name == "where" else {x.number}
 
 
@@ -103,7 +103,7 @@ def _alike(one: Tile, other: Tile) -> tuple[Value, Value] | None:
     view alike; None if there are none."""
     values = one.value, other.value
     if all(map(is_strided, values)) and _strides(one) == _strides(other):
-        (a,), (b,) = (v.made_by[1] for v in values if v.made_by is not None)
+        a, b = (v.operands[0] for v in values)
         return (a, b) if a.is_contiguous and b.is_contiguous else None
     first, second = ([d for d in x.dims if d != NO_DIM] for x in (one, other))
     return values if first == second else None
@@ -187,7 +187,7 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
         holds: is the mask 1 where it holds?
     """
     shape = condition.shape
-    name, operands = condition.made_by or (None, ())
+    name, operands = condition.key, condition.operands
     if condition.known is None:
         if name == "not":
             return mask_of(recorder, operands[0], dtype, not holds)
@@ -209,9 +209,9 @@ def mask_of(recorder: Recorder, condition: Value, dtype: torch.dtype, holds: boo
 
 
 def _inverse(recorder: Recorder, of: Value) -> Value:
-    (_, name), operands = of.made_by or ((None, None), ())
+    _, name = of.key or (None, None)
     if name in _INVERSE:
-        return mask(recorder, _INVERSE[name], operands[0], operands[1], of.shape)
+        return mask(recorder, _INVERSE[name], of.operands[0], of.operands[1], of.shape)
     zero = torch.zeros((), dtype=of.dtype)
     return mask(recorder, "eq", of, recorder.constant(("zero", of.dtype), zero), of.shape)
 
@@ -226,12 +226,12 @@ def replaced_infinities(
     `0 < y` where x is the logarithm of y.
     """
     for limit, compared in _compared(condition, "eq" if holds else "lt"):
-        if limit.number == math.inf and compared.made_by == ("abs", (x,)):
+        if limit.number == math.inf and compared.is_made_by("abs", x):
             return number, number
         is_same = flat(compared) is flat(x)
         if limit.number == math.inf and is_same and holds:
             return number, -math.inf
-        logarithm = not holds and flat(x).made_by == ("log", (flat(compared),))
+        logarithm = not holds and flat(x).is_made_by("log", flat(compared))
         if (limit.number == -math.inf and is_same) or (limit.number == 0 and logarithm):
             # A maximum that is inf is unspecified: it may be replaced as well, at once.
             return (number if is_maximum(flat(x)) else math.inf), number
@@ -240,9 +240,10 @@ def replaced_infinities(
 
 def _compared(condition: Value, sign: str) -> Iterator[tuple[Value, Value]]:
     """Yield both sides of a condition `a == b`, in either order, or `a < b`; nothing for others."""
-    name, operands = flat(condition).made_by or (None, ())
+    name, operands = flat(condition).key, flat(condition).operands
     if name == "truth":  # of a mask
-        (_, name), operands = flat(operands[0]).made_by or ((None, None), ())
+        of = flat(operands[0])
+        (_, name), operands = of.key or (None, None), of.operands
     if name == sign:
         a, b = operands
         yield a, b
@@ -252,5 +253,4 @@ def _compared(condition: Value, sign: str) -> Iterator[tuple[Value, Value]]:
 
 def is_maximum(x: Value) -> bool:
     """True if a value is the largest of some."""
-    name, _ = x.made_by or (None, ())
-    return name == "maximum" or (isinstance(name, tuple) and name[0] == "amax")
+    return name_of(x) in ("maximum", "amax")

@@ -45,15 +45,14 @@ def largest_in(part: Value, whole: Value) -> Value | None:
     """Return the step that gives the largest real numbers along the last dimension of some, with
     their places, if a value is computed of the former as another one is of all; None if it is
     not."""
-    (name, operands), (other, others) = part.made_by or (None, ()), whole.made_by or (None, ())
-    if name == ("field", 0):
-        (pair,) = operands
+    if part.key == ("field", 0):
+        (pair,) = part.operands
         key = ("largest", len(whole.shape) - 1, part.shape[-1], True), whole
-        return pair if pair.made_by and (*pair.made_by[0], pair.made_by[1][0]) == key else None
-    if name != other or name not in ("exp2", "mul", "sub"):
+        return pair if pair.key and (*pair.key, pair.operands[0]) == key else None
+    if part.key != whole.key or part.key not in ("exp2", "mul", "sub"):
         return None
-    pairs = [(a, b) for a, b in zip(operands, others, strict=True) if a is not b]
-    is_same = all(a.shape[-1:] in ((), (1,)) for a in operands if a in others)
+    pairs = [(a, b) for a, b in zip(part.operands, whole.operands, strict=True) if a is not b]
+    is_same = all(a.shape[-1:] in ((), (1,)) for a in part.operands if a in whole.operands)
     return largest_in(*pairs[0]) if len(pairs) == 1 and is_same else None
 
 

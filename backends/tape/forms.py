@@ -169,10 +169,10 @@ def _factors(v: Value, axes: Sequence[Axis]) -> tuple[float, list[Part]]:
     if v.number is not None:
         return v.number, []
     v, axes = _shown(v, axes)
-    if v.made_by is None or v.made_by[0] != "mul" or v.known is not None:
+    if v.key != "mul" or v.known is not None:
         return 1.0, [_named(v, axes)]
     number, parts = 1.0, list[Part]()
-    for w in v.made_by[1]:
+    for w in v.operands:
         sizes = (1,) * (len(v.shape) - len(w.shape)) + w.shape
         strides = (0,) * (len(v.shape) - len(w.shape)) + _memory(w)
         own = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
@@ -186,10 +186,10 @@ def _factors(v: Value, axes: Sequence[Axis]) -> tuple[float, list[Part]]:
 
 def _shown(v: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
     """Return what a view shows, or a copy of one, and the same axes of that."""
-    while v.made_by is not None and not _is_told_apart(v):
-        base = v.made_by[1][0]
+    while v.key is not None and not _is_told_apart(v):
+        base = v.operands[0]
         if (sizes := _repeated(v)) is not None:
-            dim, (count, times) = v.made_by[0][1], sizes
+            dim, (count, times) = v.key[1], sizes
             shape = (*base.shape[:dim], count, times, *base.shape[dim + 1 :])
             steps = (*(own := _memory(base))[: dim + 1], 0, *own[dim + 1 :])
             its = moved(axes, shape, contiguous_strides(shape), steps)
@@ -210,7 +210,7 @@ def _shown(v: Value, axes: Sequence[Axis]) -> tuple[Value, Sequence[Axis]]:
 def _repeated(v: Value) -> tuple[int, int] | None:
     """Return how many elements along a dimension of another value are read in turn, and how often
     each, if a value is read so."""
-    key, operands = v.made_by or (None, ())
+    key, operands = v.key, v.operands
     if not isinstance(key, tuple) or key[0] != "select" or not v.is_contiguous:
         return None
     base, *positions = operands

@@ -5,10 +5,7 @@ X + c * (A B)  =  baddbmm of X, A and B, in the memory of X
 x + log(1 / y)  =  x - log y
 sum(p * (x - max x - y)) - log sum exp(x - max x)  =  sum(p * (log softmax x - y))  where sum p = 1
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
-sum over i of sums over j  =  sum over i and j
-c * (x * y)  =  x * (c * y)  where y has fewer elements, and c is a number
 where(c < y, x, 0)  =  where(y == 0, 0, x) for c = 0 <= y  =  threshold of x at y
-x + where(k == p, y, 0)  =  x, to which y is added at p
 """
 
 from __future__ import annotations
@@ -22,16 +19,14 @@ from typing import Any
 
 import torch
 
-from monocomp.backends.tape.bounds import bounds_of
 from monocomp.backends.tape.choices import keep
 from monocomp.backends.tape.reals import (
     is_no_less,
     is_real,
     logits_of,
     name_of,
-    operands_of,
 )
-from monocomp.backends.tape.recorder import Step, Value, identity, needed
+from monocomp.backends.tape.recorder import Step, Value, computed, identity, needed
 
 _WITH_SUM: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.bmm: torch.baddbmm,
@@ -73,7 +68,7 @@ class _Fusing:
         self.readers = Counter(v for s in before for v in s.operands)
         self.readers.update(results)
         views = (s.result for s in before if s.result.root is not s.result)
-        self.written = {v.root for v in views if v.made_by is None}
+        self.written = {v.root for v in views if v.key is None}
         self.kept = self.written | {v.root for v in results}
         self.same: dict[Value, Value] = {}
         self._equal: dict[object, Value] = {}
@@ -95,8 +90,8 @@ class _Fusing:
         """Add a step, unless one makes the same; return what is made."""
         v = s.result
         is_free = v.root not in self.written and not self._is_written(s)
-        if v.made_by is not None and v.made_by[1] == s.operands and is_free:
-            known = self._equal.setdefault(identity(*v.made_by), v)
+        if v.key is not None and v.operands == s.operands and is_free:
+            known = self._equal.setdefault(identity(v.key, v.operands), v)
             if known is not v and v.root not in self.kept:
                 self.readers[known] += self.readers[v]
                 return known
@@ -133,8 +128,10 @@ class _Fusing:
                         continue
                     if logits.root in self.written:
                         continue
-                    of = self._made("log softmax", torch._log_softmax, logits, -1, False)
-                    weights = self._made("exp", torch.exp, of) if is_inverse else p
+                    run, how = torch._log_softmax, (-1, False)
+                    made = computed("log softmax", run, [logits], logits, how, is_elementwise=False)
+                    of = self._one(made)
+                    weights = self._one(computed("exp", torch.exp, [of], of)) if is_inverse else p
                     terms = [of if m == n else t for m, t in enumerate(apart.operands)]
                     mean = product.again([weights, self._one(apart.again(terms))])
                     return replace(total.again([self._one(mean)]), result=s.result)
@@ -149,7 +146,7 @@ class _Fusing:
         (of,) = made.operands
         if weights is not None:
             is_of_weights = of is weights and name_of(of) == "softmax" and self.readers[of] == 2
-            return operands_of(of)[0] if is_of_weights else None
+            return of.operands[0] if is_of_weights else None
         x, factor = logits_of(of, made.arguments[0]) or (of, 0.0)
         is_alone = self.readers[of] == 1 and _is_one(factor, x)
         return x if is_alone and is_real(x) and x.is_contiguous else None
@@ -159,39 +156,16 @@ class _Fusing:
         self.readers[s.result] = 1
         return self.add(s)
 
-    def _made(self, key: str, run: Callable[..., Any], of: Value, *arguments: Any) -> Value:
-        """Add a function of one value, of its layout."""
-        made = Value(of.shape, of.dtype, is_owned=True)
-        made.strides, made.made_by = of.strides, (key, (of,))
-        return self._one(Step(run, (of,), made, False, 0, arguments))
-
     def joined(self, s: Step) -> Step | None:
-        """Return a linear function of a sum for the sum of two of them, or of one and one that is
-        a term of the other operand."""
+        """Return a linear function of a sum for the sum, or the difference, of two of them, which
+        differ in one operand."""
         if not [*_terms(s)]:
             return None
-        x, y = s.operands
-        linear = self._joined(s.run, x, y)
-        if linear is not None:
-            return replace(linear, result=s.result) if s.result.root in self.kept else linear
-        terms = self.made_by.get(x)
-        if terms is None or terms.run is not torch.add or self.readers[x] != 1:
-            return None
-        for v, other in (terms.operands, terms.operands[::-1]):
-            linear = self._joined(s.run, v, y)
-            if linear is not None and other.shape == v.shape:
-                self.readers[linear.result] = 1
-                return replace(s, run=torch.add, operands=(other, self.add(linear)))
-        return None
-
-    def _joined(self, run: Callable[..., Any], x: Value, y: Value) -> Step | None:
-        """Return what computes the sum, or the difference, of two values at once, if they differ in
-        one operand in which they are linear."""
-        first, second = self._linear(x), self._linear(y)
+        first, second = map(self._linear, s.operands)
         if first is None or second is None:
             return None
-        key, other = (s.result.made_by and s.result.made_by[0] for s in (first, second))
-        if key != other or self._is_written(first, second):
+        key = first.result.key
+        if key != second.result.key or self._is_written(first, second):
             return None
         if len(first.operands) != len(second.operands):  # as one of them has been fused
             return None
@@ -202,14 +176,13 @@ class _Fusing:
         if len(apart) != 1:
             return None
         ((n, a, b),) = apart
-        if (a.shape, a.strides) != (b.shape, b.strides) or not _is_linear(first, n):
+        is_linear = key == "product" or (key[:2] == ("scattered", "sum") and n == 1)
+        if (a.shape, a.strides) != (b.shape, b.strides) or not is_linear:
             return None
         a, b = (self.add(self._multiples[v]) if v in self._multiples else v for v in (a, b))
-        total = Value(a.shape, a.dtype, is_owned=True)
-        total.strides = a.strides if a.is_dense else None
-        total.made_by = run.__name__, (a, b)
-        sum_of_both = self.add(Step(run, (a, b), total, True, 2))
-        return first.again([sum_of_both if m == n else v for m, v in enumerate(first.operands)])
+        total = self.add(computed(s.run.__name__, s.run, [a, b], a))
+        linear = first.again([total if m == n else v for m, v in enumerate(first.operands)])
+        return replace(linear, result=s.result) if s.result.root in self.kept else linear
 
     def _linear(self, v: Value) -> Step | None:
         """Return the only step of which a value is read, without a factor of the rows of a product,
@@ -221,11 +194,9 @@ class _Fusing:
             product = self._product(x)
             if product is not None and factor.shape == (*x.shape[:-1], 1):
                 rows, *others = product.operands
-                multiple = Value(rows.shape, rows.dtype, is_owned=True)
-                multiple.strides = rows.strides if rows.is_dense else None
-                multiple.made_by = "mul", (factor, rows)
-                self._multiples[multiple] = Step(torch.mul, (factor, rows), multiple, True, 2)
-                return product.again([multiple, *others])
+                multiple = computed("mul", torch.mul, [factor, rows], rows)
+                self._multiples[multiple.result] = multiple
+                return product.again([multiple.result, *others])
         return s
 
     def scaled(self, s: Step) -> Step | None:
@@ -249,33 +220,6 @@ class _Fusing:
                 return replace(s, run=run, operands=(x, *product.operands), in_place=1)
         return None
 
-    def shrunk(self, s: Step) -> Step | None:
-        """Return a product with a multiple of its smaller factor for a multiple of a product."""
-        if s.run is not torch.mul:
-            return None
-        number, x = sorted(s.operands, key=lambda v: v.number is None)
-        product = self._alone(x, torch.mul)
-        if number.number is None or product is None or self._is_written(product):
-            return None
-        y, large = sorted(product.operands, key=lambda v: math.prod(v.shape))
-        if math.prod(y.shape) == math.prod(large.shape) or large.shape != s.result.shape:
-            return None
-        multiple = Value(y.shape, y.dtype, is_owned=True)
-        multiple.strides = y.strides if y.is_dense else None
-        self.add(Step(torch.mul, (number, y), multiple, True, 2))
-        return replace(s, operands=(large, multiple))
-
-    def summed(self, s: Step) -> Step | None:
-        """Return a sum along several dimensions for a sum of sums."""
-        inner = self._alone(s.operands[0], torch.sum) if s.run is torch.sum else None
-        if inner is None or self._is_written(inner):
-            return None
-        (first, *how), (second, *other) = s.arguments, inner.arguments
-        dims = tuple(
-            {d: None for x in (first, second) for d in (x if isinstance(x, tuple) else (x,))}
-        )
-        return replace(s, operands=inner.operands, arguments=(dims, *how)) if how == other else None
-
     def chosen(self, s: Step) -> Step | None:
         """Return what keeps elements where others are above a number, for a choice."""
         choice = _choice(s)
@@ -289,22 +233,6 @@ class _Fusing:
             is_above &= y.dtype.is_floating_point and y.dtype == s.result.dtype
             if limit.number is not None and is_above:
                 return Step(keep, (x, y), s.result, True, 2, (limit.number,))
-        return None
-
-    def placed(self, s: Step) -> Step | None:
-        """Return a sum with elements at places for one with what is 0 elsewhere."""
-        for x, y in _terms(s) if s.run is torch.add else ():
-            kept = self._alone(y, keep)
-            mask = self.made_by.get(kept.operands[1]) if kept is not None else None
-            if kept is None or mask is None or name_of(mask.result) != "mask":
-                continue
-            name, operands = mask.operands[0].made_by or (None, ())
-            for count, at in (operands, operands[::-1]) if name == "eq" else ():
-                y, shape = kept.operands[0], (*x.shape[:-1], 1)
-                is_inside = bounds_of(at)[0] >= 0 and bounds_of(at)[1] < x.shape[-1]
-                is_inside &= at.root not in self.written and y.root not in self.written
-                if at.shape == y.shape == shape and is_inside and _is_count(count, x.shape[-1]):
-                    return replace(s, run=added_at, operands=(x, at, y), in_place=1)
         return None
 
     def _alone(self, v: Value, run: Callable[..., Any]) -> Step | None:
@@ -340,9 +268,6 @@ _FUSED = (
     _Fusing.joined,
     _Fusing.added,
     _Fusing.scaled,
-    _Fusing.shrunk,
-    _Fusing.summed,
-    _Fusing.placed,
     _Fusing.chosen,
 )
 
@@ -358,7 +283,7 @@ def _terms(s: Step) -> Iterator[tuple[Value, Value]]:
 
 def _choice(s: Step) -> tuple[str, tuple[Value, Value], Value] | None:
     """Return what a choice compares, the sign of it, and what it chooses there; 0 elsewhere."""
-    match s.run, [v.made_by for v in s.operands], s.operands:
+    match s.run, [(v.key, v.operands) for v in s.operands], s.operands:
         case run, [_, [["mask", "lt" | "ne" as sign], [a, b]]], [x, _] if run is keep:
             return None if s.arguments else (sign, (a, b), x)
         case torch.where, [["lt", [a, b]], _, _], [_, x, zero] if zero.number == 0:
@@ -368,22 +293,6 @@ def _choice(s: Step) -> tuple[str, tuple[Value, Value], Value] | None:
     return None
 
 
-def added_at(
-    x: torch.Tensor, at: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Return x with other elements added at a place in each row."""
-    if out is None:
-        return x.scatter_add(-1, at, y)
-    return (out if out is x else out.copy_(x)).scatter_add_(-1, at, y)
-
-
-def _is_count(v: Value, size: int) -> bool:
-    """True if the elements of a value are 0, 1, 2 and so on, along its last dimension alone."""
-    known = v.known
-    is_row = known is not None and known.shape[-1:] == (size,) == (known.numel(),)
-    return is_row and known is not None and torch.equal(known.flatten(), torch.arange(size))
-
-
 def _is_one(factor: float, x: Value) -> bool:
     """True if a factor of a value, which is a product of numbers in its dtype, is 1."""
     return math.isclose(factor, 1, rel_tol=4 * torch.finfo(x.dtype).eps)
@@ -391,32 +300,19 @@ def _is_one(factor: float, x: Value) -> bool:
 
 def _is_weight(v: Value) -> bool:
     """True if a value is a softmax, computed so or as exponentials of its logarithms."""
-    of = name_of(operands_of(v)[0]) if name_of(v) == "exp" else None
+    of = name_of(v.operands[0]) if name_of(v) == "exp" else None
     return name_of(v) == "softmax" or of == "log softmax"
 
 
 def _is_relative(v: Value, x: Value) -> bool:
     """True if a value is the differences of others from the largest of each row."""
-    name, operands = v.made_by or (None, ())
-    last = ("amax", len(x.shape) - 1), (x,)
-    return name == "sub" and operands[0] is x and operands[1].made_by == last
-
-
-def _is_linear(s: Step, operand: int) -> bool:
-    """True if a step is linear in one of its operands."""
-    match s.result.made_by:
-        case ["product", _]:
-            return True
-        case [["scattered", "sum", *_], _]:
-            return operand == 1
-        case ["where", [_, _, other]]:
-            return operand == 1 and other.number == 0 and s.result.dtype.is_floating_point
-    return False
+    last = "amax", len(x.shape) - 1
+    return v.key == "sub" and v.operands[0] is x and v.operands[1].is_made_by(last, x)
 
 
 def _unguarded(s: Step, other: Step) -> Step:
     """Return a product without the guard of what nothing is multiplied with, where another product
     reads it."""
-    key, operands = s.operands[1].made_by or (None, ())
-    is_guarded = isinstance(key, tuple) and key[0] == "read" and operands[1] is other.operands[1]
-    return s.again([s.operands[0], operands[1]]) if is_guarded else s
+    first, second = s.operands
+    is_guarded = name_of(second) == "read" and second.operands[1] is other.operands[1]
+    return s.again([first, second.operands[1]]) if is_guarded else s

@@ -25,7 +25,7 @@ def is_real(v: Value) -> bool:
     v = _seen(v)
     if v.known is not None:
         return bool(v.known.isfinite().all())
-    name, operands = name_of(v), operands_of(v)
+    name, operands = name_of(v), v.operands
     if name == "product":
         factors = [*map(_seen, operands)]
         is_signed = all(_is_input(x) or (name_of(x) == "product" and is_real(x)) for x in factors)
@@ -40,17 +40,14 @@ def is_real(v: Value) -> bool:
 def is_positive(v: Value) -> bool:
     """True if a value is a sum of exponentials relative to the largest of real numbers."""
     v = _seen(v)
-    if name_of(v) != "sum" or v.made_by is None:
-        return False
-    (_, axis), (power,) = v.made_by
-    logits = logits_of(power, axis)
+    logits = logits_of(v.operands[0], v.key[1]) if name_of(v) == "sum" else None
     return logits is not None and is_real(logits[0])
 
 
 def is_no_less(v: Value) -> bool:
     """True if no element is less than 0."""
     v = _seen(v)
-    name, operands = name_of(v), operands_of(v)
+    name, operands = name_of(v), v.operands
     if v.known is not None:
         return bool((v.known >= 0).all())
     if name in ("mul", "div", "add"):
@@ -64,8 +61,7 @@ def is_no_less(v: Value) -> bool:
 
 def _numbers(v: Value) -> tuple[float, ...]:
     """Return what a guard makes of the infinities, if it is one of them."""
-    key = None if v.made_by is None else v.made_by[0]
-    return key[1] if isinstance(key, tuple) else ()
+    return v.key[1] if isinstance(v.key, tuple) else ()
 
 
 def exceeds(v: Value, number: float | None) -> bool:
@@ -78,37 +74,31 @@ def logits_of(power: Value, axis: int) -> tuple[Value, float] | None:
     value has; None if it has none."""
     if name_of(power) != "exp2" or 0 in power.shape:
         return None
-    factor, exponent = math.log(2), operands_of(power)[0]
+    factor, exponent = math.log(2), power.operands[0]
     if name_of(exponent) == "mul":
-        number, exponent = sorted(operands_of(exponent), key=lambda v: v.number is None)
+        number, exponent = sorted(exponent.operands, key=lambda v: v.number is None)
         factor *= number.number or 0.0
     if name_of(exponent) != "sub" or factor <= 0:
         return None
-    x, largest = operands_of(exponent)
+    x, largest = exponent.operands
     if name_of(largest) == "replace":
-        (largest,) = operands_of(largest)
-    is_relative = largest.made_by == (("amax", axis), (x,))
+        (largest,) = largest.operands
+    is_relative = largest.is_made_by(("amax", axis), x)
     return (x, factor) if is_relative and x.shape == power.shape else None
 
 
 def _seen(v: Value) -> Value:
     """Return a value that has all elements that a view shows."""
-    while v.made_by is not None and v.known is None and (is_strided(v) or in_order(v) is not None):
-        v = v.made_by[1][0]
+    while v.known is None and (is_strided(v) or in_order(v) is not None):
+        v = v.operands[0]
     return v
 
 
 def _is_input(v: Value) -> bool:
-    return v.made_by is None and v.known is None and not v.is_owned and v.dtype.is_floating_point
+    return v.key is None and v.known is None and not v.is_owned and v.dtype.is_floating_point
 
 
 def name_of(v: Value) -> Any:
     """Return the name of the operation that makes a value, "view" for all views in its order."""
-    key = None if v.made_by is None else v.made_by[0]
-    key = "view" if in_order(v) is not None else key
+    key = "view" if in_order(v) is not None else v.key
     return key[0] if isinstance(key, tuple) else key
-
-
-def operands_of(v: Value) -> tuple[Value, ...]:
-    """Return what the operation reads that makes a value."""
-    return () if v.made_by is None else v.made_by[1]

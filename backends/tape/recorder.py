@@ -38,7 +38,7 @@ class Value:
         root: what it is a view of, or itself.
         is_owned: is its memory the tape's own?
         is_dense: True if no two of its elements share memory, and none is left out between them.
-        made_by: the key of the step that has made it, and the operands, if it has one.
+        key, operands: those of the step that has made it, if it has a key.
         strides: of its elements in memory, if they are known.
         bounds: between which integers lie, if that is known.
     """
@@ -49,8 +49,9 @@ class Value:
         "is_dense",
         "is_owned",
         "is_unit",
+        "key",
         "known",
-        "made_by",
+        "operands",
         "root",
         "shape",
         "strides",
@@ -69,7 +70,8 @@ class Value:
         self.is_owned = is_owned
         self.is_unit = False
         self.is_dense = True
-        self.made_by: tuple[Any, tuple[Value, ...]] | None = None
+        self.key: Any = None
+        self.operands: tuple[Value, ...] = ()
         self.strides = None if known is None else strides_of(known)
         self.bounds: tuple[int, int] | None = None
 
@@ -78,6 +80,10 @@ class Value:
         """True if it is all of some memory of the tape's own, each element once."""
         is_all = self.root.is_owned and math.prod(self.shape) == math.prod(self.root.shape)
         return self.is_owned or (self.is_dense and is_all)
+
+    def is_made_by(self, key: object, *operands: Value) -> bool:
+        """True if a step of a key has made it of just these."""
+        return (self.key, self.operands) == (key, operands)
 
     @property
     def is_contiguous(self) -> bool:
@@ -119,9 +125,27 @@ class Step:
             root = None if old.root is old else operands[0].root
             made = Value(old.shape, old.dtype, root=root, is_owned=old.is_owned)
             made.strides, made.is_dense = old.strides, old.is_dense
-            if old.made_by is not None:
-                made.made_by = old.made_by[0], tuple(operands)
+            if old.key is not None:
+                made.key, made.operands = old.key, tuple(operands)
         return replace(self, operands=tuple(operands), result=made)
+
+
+def computed(
+    key: object,
+    run: Callable[..., Any],
+    operands: Sequence[Value],
+    like: Value,
+    arguments: tuple[Any, ...] = (),
+    *,
+    takes_out: bool = True,
+    is_elementwise: bool = True,
+) -> Step:
+    """Return a step that makes a value with the layout of another one."""
+    made = Value(like.shape, like.dtype, is_owned=True)
+    made.key, made.operands = key, tuple(operands)
+    made.strides = like.strides if like.is_dense else None
+    in_place = len(operands) if is_elementwise else 0
+    return Step(run, tuple(operands), made, takes_out, in_place, arguments)
 
 
 class Recorder:
@@ -182,7 +206,7 @@ class Recorder:
         is_known = operands and all(v.known is not None for v in operands)
         if whole is not None and is_known and math.prod(shape) <= CPU.tile:
             made = self.alike(Value(shape, dtype, run(*(v.known for v in operands), *arguments)))
-            if made.made_by is not None:
+            if made.key is not None:
                 return self._made.setdefault(whole, made)
         elif is_view:
             made = Value(shape, dtype, root=operands[0].root)
@@ -194,7 +218,7 @@ class Recorder:
         self.steps.append(Step(run, tuple(operands), made, takes_out, in_place, arguments))
         if whole is not None:
             self._made[whole] = made
-            made.made_by = key, tuple(operands)
+            made.key, made.operands = key, tuple(operands)
         return made
 
     def made(self, key: object, operands: Sequence[Value]) -> Value | None:
@@ -215,7 +239,7 @@ class Recorder:
             return t.clone(memory_format=torch.contiguous_format)
 
         made = self.step(None, run, [value], value.shape, value.dtype)
-        made.made_by = ("view", tuple(range(len(value.shape))), value.shape), (value,)
+        made.key, made.operands = ("view", tuple(range(len(value.shape))), value.shape), (value,)
         return made
 
 

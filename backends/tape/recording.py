@@ -156,7 +156,7 @@ class RecordingTarget(TorchTarget):
             result = self.recorder.step(
                 None, run, [value], shape, value.dtype, is_view=True, arguments=arguments
             )
-            result.made_by = ("view", tuple(range(len(value.shape))), shape), (value,)
+            result.key, result.operands = ("view", tuple(range(len(value.shape))), shape), (value,)
             result.strides = contiguous_strides(shape)
             yield result
 

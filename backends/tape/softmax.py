@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from monocomp.backends.tape.extrema import largest_in
-from monocomp.backends.tape.reals import is_real, logits_of, name_of, operands_of
-from monocomp.backends.tape.recorder import Step, Value, needed
+from monocomp.backends.tape.reals import is_real, logits_of, name_of
+from monocomp.backends.tape.recorder import Step, Value, computed, needed
 from monocomp.backends.tape.tile import flat, in_order
 from monocomp.backends.tape.weights import implies, kept_where
 from monocomp.machine.cpu import CPU
@@ -74,8 +73,8 @@ def _gradient(s: Step) -> Step | None:
         return None
     for y, difference in (s.operands, s.operands[::-1]):
         is_alike = y.shape == difference.shape == s.result.shape
-        if _key(difference) == "sub" and is_alike and s.result.is_contiguous:
-            g, total = operands_of(difference)
+        if difference.key == "sub" and is_alike and s.result.is_contiguous:
+            g, total = difference.operands
             if g.shape == y.shape and _is_total(total, y, g):
                 return replace(
                     s, run=of_gradient, operands=(g, y), arguments=(-1, y.dtype), in_place=0
@@ -89,16 +88,16 @@ def _is_total(total: Value, y: Value, g: Value) -> bool:
     sum[k](y[q,k] * sum[e](a[q,e] * b[e,k]))  =  sum[e](a[q,e] * sum[k](y[q,k] * b[e,k]))
     """
     total = flat(total)
-    product = operands_of(total)[0] if name_of(total) == "sum" else total
-    if _key(product) != "mul" or _key(total) != ("sum", len(product.shape) - 1):
+    product = total.operands[0] if name_of(total) == "sum" else total
+    if product.key != "mul" or total.key != ("sum", len(product.shape) - 1):
         return False
-    if {*operands_of(product)} == {y, g}:
+    if {*product.operands} == {y, g}:
         return True
     g = flat(g)
-    for a, mean in (operands_of(product), operands_of(product)[::-1]):
+    for a, mean in (product.operands, product.operands[::-1]):
         mean = flat(mean)
         if a.shape == product.shape and name_of(mean) == name_of(g) == "product":
-            (weights, values), (rows, columns) = operands_of(mean), operands_of(g)
+            (weights, values), (rows, columns) = mean.operands, g.operands
             is_of_rows = flat(weights) is flat(y) and flat(rows) is flat(a)
             is_in_rows = weights.shape[-1] == y.shape[-1] and rows.shape[-1] == a.shape[-1]
             if is_of_rows and is_in_rows and _is_transposed(values, columns):
@@ -112,7 +111,7 @@ def _is_transposed(one: Value, other: Value) -> bool:
     if len(one.shape) != len(other.shape) or other.shape != tuple(one.shape[d] for d in order):
         return False
     for v, w in ((one, other), (other, one)):
-        if v.made_by == (("view", order, v.shape), (w,)):
+        if v.is_made_by(("view", order, v.shape), w):
             return True
     if one.root is not other.root or one.strides is None or other.strides is None:
         return False
@@ -147,7 +146,8 @@ class _Normalising:
             return False
         if not self.is_guarded and not is_real(self.x):
             at, made = self.steps.index(self.guard), self.guard.result
-            made.made_by = self.guard.operands[0].made_by
+            before = self.guard.operands[0]
+            made.key, made.operands = before.key, before.operands
             self.steps[at - 1 : at + 1] = [replace(self.steps[at - 1], result=made)]
         return True
 
@@ -157,8 +157,8 @@ class _Normalising:
             self._start()
         elif (at := self._places(s)) is not None:
             operands = [self.images[self.power], at]
-            made = self._step("at", _at, operands, s.result, is_elementwise=False, takes_out=False)
-            self.images[s.result] = made
+            made = computed("at", _at, operands, s.result, takes_out=False, is_elementwise=False)
+            self.images[s.result] = self._step(made)
         elif any(v in self.images for v in s.operands):
             return self._divide(s) or self._follow(s)
         elif role := self._role(s):
@@ -169,7 +169,7 @@ class _Normalising:
 
     def _places(self, s: Step) -> Value | None:
         """Return which of the exponentials a step computes again, for the largest logits."""
-        if _key(s.result) == ("field", 1):
+        if s.result.key == ("field", 1):
             self.places[s.operands[0]] = s.result
         is_later = self.power in self.images and s.result.dtype.is_floating_point
         pair = largest_in(s.result, self.power) if is_later else None
@@ -180,12 +180,9 @@ class _Normalising:
         x, like = self.x, self.power
         if not math.isclose(self.factor, 1, rel_tol=_ROUNDINGS * torch.finfo(x.dtype).eps):
             number = torch.tensor(self.factor, dtype=x.dtype)
-            x = self._step("mul", torch.mul, [Value((), x.dtype, number), x], like)
-        arguments = -1, False
-        made = self._step(
-            "softmax", torch._softmax, [x], like, is_elementwise=False, arguments=arguments
-        )
-        self.images[like] = self._replaced(made)  # it has no infinities
+            x = self._step(computed("mul", torch.mul, [Value((), x.dtype, number), x], like))
+        softmax = computed("softmax", torch._softmax, [x], like, (-1, False), is_elementwise=False)
+        self.images[like] = self._replaced(self._step(softmax))  # it has no infinities
         self.guard = self.steps[-1]
 
     def _replaced(self, v: Value, *numbers: float) -> Value:
@@ -193,14 +190,14 @@ class _Normalising:
         that and of the infinities."""
         if is_real(self.x):
             return v
-        return self._step("replace", torch.nan_to_num, [v], v, arguments=numbers)
+        return self._step(computed("replace", torch.nan_to_num, [v], v, numbers))
 
     # --- what reads the exponentials ----------------------------------------------------------
 
     def _divide(self, s: Step) -> bool:
         """True if a step adds up the exponentials, or divides by their sum."""
         name, first, last = name_of(s.result), s.operands[0], s.operands[-1]
-        if s.operands == (self.power,) and _key(s.result) == ("sum", len(self.power.shape) - 1):
+        if s.operands == (self.power,) and s.result.key == ("sum", len(self.power.shape) - 1):
             self.roles[s.result], self.later[s.result] = "sum", s
             return True
         if name == "mul" and first in self.roles:
@@ -231,7 +228,7 @@ class _Normalising:
             case "add" | "sub":
                 is_linear = is_like and len(of) == 2
             case "sum":
-                is_linear = _key(s.result) == ("sum", len(shape) - 1)
+                is_linear = s.result.key == ("sum", len(shape) - 1)
             case "view":
                 is_linear = in_order(s.result) is not None and math.prod(shape[:-1]) == self.rows
             case "product":
@@ -255,9 +252,9 @@ class _Normalising:
         ):
             return "inverse"
         if "sum" in roles and any(v.number == 0 for v in s.operands):
-            return {"eq": "empty", ("mask", "ne"): "not empty"}.get(_key(s.result))
+            return {"eq": "empty", ("mask", "ne"): "not empty"}.get(s.result.key)
         if name == "mask" and roles == ["empty"]:
-            return None if _key(s.result)[-1] else "not empty"
+            return None if s.result.key[-1] else "not empty"
         is_guard = name == "replace" and roles == ["inverse"]
         if name == "where" and s.operands[1].number == 0:
             is_guard = roles == ["empty", None, "inverse"]
@@ -301,12 +298,9 @@ class _Normalising:
             self.is_guarded = True
             weights = self.images[self.power]
             axis = len(weights.shape) - 1
-            how = [weights], v
-            most = self._step(
-                ("amax", axis), torch.amax, *how, takes_out=False, arguments=(axis, True)
-            )
-            one = self._step("reciprocal", torch.reciprocal, [most], v)
-            self.same[v] = self._replaced(one, 0.0, 0.0, 0.0)
+            most = computed(("amax", axis), torch.amax, [weights], v, (axis, True), takes_out=False)
+            one = computed("reciprocal", torch.reciprocal, [self._step(most)], v)
+            self.same[v] = self._replaced(self._step(one), 0.0, 0.0, 0.0)
             return self.same[v]
         return self._again(s, [self._value(v) for v in s.operands])
 
@@ -317,31 +311,13 @@ class _Normalising:
             before, after = ([v.strides for v in every] for every in (s.operands, operands))
             self.is_other |= before != after
             self.same[s.result] = again.result
-        self.steps.append(again)
-        return again.result
+        return self._step(again)
 
-    def _step(
-        self,
-        key: object,
-        run: Callable[..., Any],
-        operands: Sequence[Value],
-        like: Value,
-        *,
-        is_elementwise: bool = True,
-        takes_out: bool = True,
-        arguments: tuple[Any, ...] = (),
-    ) -> Value:
-        made = Value(like.shape, like.dtype, is_owned=True)
-        made.made_by, made.strides = (key, tuple(operands)), like.strides
-        in_place = len(operands) if is_elementwise else 0
-        self.steps.append(Step(run, tuple(operands), made, takes_out, in_place, arguments))
-        return made
+    def _step(self, s: Step) -> Value:
+        self.steps.append(s)
+        return s.result
 
 
 def _at(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """Return the elements at places in each row."""
     return x.gather(-1, places)
-
-
-def _key(v: Value) -> Any:
-    return None if v.made_by is None else v.made_by[0]

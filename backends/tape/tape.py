@@ -76,7 +76,7 @@ def made_of_numbers(
         is_same = all(x in values or is_kept(x) for x in operands) and not values.isdisjoint(
             operands
         )
-        is_free = v.made_by is not None and v.root not in returned
+        is_free = v.key is not None and v.root not in returned
         if is_same and is_free and math.prod(v.shape) <= CPU.kept:
             values.add(v)
     return values.difference(numbers)

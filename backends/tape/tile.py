@@ -245,7 +245,7 @@ def has_its_order(value: Value, order: Sequence[int]) -> bool:
 def strided(recorder: Recorder, value: Value, shape: Shape, strides: Shape) -> Value:
     """Record a view of a tensor whose strides are known: from its first element on, with strides of
     its own."""
-    base = value.made_by[1][0] if is_strided(value) and value.made_by else value
+    base = value.operands[0] if is_strided(value) else value
     if base.shape == shape and base.strides == strides:
         return base
     view = recorder.step(
@@ -280,14 +280,14 @@ def is_transposed(value: Value) -> bool:
 
 def is_strided(value: Value) -> bool:
     """True if a value is a view that `strided` has made."""
-    return value.made_by is not None and value.made_by[0] == ("strided", value.shape, value.strides)
+    return bool(value.key == ("strided", value.shape, value.strides))
 
 
 def viewed_alike(values: Sequence[Value], shape: Shape) -> tuple[Shape, list[Value]] | None:
     """Return the strides of values, except numbers, that view all of others alike in a shape, and
     these in their place; None if they do not: f(view x, view y) = view f(x, y)."""
     views = {v for v in values if v.number is None}
-    bases = {v: v.made_by[1][0] for v in views if is_strided(v) and v.made_by is not None}
+    bases = {v: v.operands[0] for v in views if is_strided(v)}
     ways = {(v.strides, base.shape) for v, base in bases.items() if v.shape == shape}
     is_all = all(
         v.is_dense and base.is_contiguous and math.prod(base.shape) == math.prod(shape)
@@ -302,9 +302,9 @@ def viewed_alike(values: Sequence[Value], shape: Shape) -> tuple[Shape, list[Val
 def in_order(value: Value) -> Value | None:
     """Return what a value is a view of that has the same elements in the same order; None if it is
     no such view."""
-    if value.made_by is None:
+    key, operands = value.key, value.operands
+    if key is None:
         return None
-    key, operands = value.made_by
     if is_strided(value):
         is_all = math.prod(value.shape) == math.prod(operands[0].shape)
         has_order = is_all and value.is_contiguous and operands[0].is_contiguous

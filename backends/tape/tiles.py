@@ -149,7 +149,7 @@ class TapeOps(Ops):
         base = in_order(value)
         if base is not None:
             return self.viewed(self._cast(base, dtype), range(len(base.shape)), value.shape)
-        name, operands = value.made_by or (None, ())
+        name, operands = value.key, value.operands
         if name == ("to", torch.int64) and not operands[0].dtype.is_floating_point:
             return self._cast(operands[0], dtype)
         to, shape = torch.Tensor.to, value.shape

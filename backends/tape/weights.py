@@ -20,7 +20,7 @@ import torch
 
 from monocomp.backends.tape.choices import bound, is_maximum
 from monocomp.backends.tape.extrema import largest_in
-from monocomp.backends.tape.reals import is_real
+from monocomp.backends.tape.reals import is_real, name_of
 from monocomp.backends.tape.recorder import Recorder, Shape, Step, Value
 from monocomp.backends.tape.tile import in_order
 
@@ -41,9 +41,8 @@ class Quotients:
 
     def __init__(self, values: Iterable[Value], same: Mapping[Value, Value]) -> None:
         self.same = same
-        powers = [v for v in values if v.made_by is not None and v.made_by[0] == "exp2"]
-        made = ((v, v.made_by[1][0]) for v in powers if v.made_by is not None)
-        self._exponents = [(v, *self._linear(x.shape, x)) for v, x in made]
+        powers = [v for v in values if name_of(v) == "exp2"]
+        self._exponents = [(v, *self._linear(v.shape, *v.operands)) for v in powers]
         self._masked: dict[Value, tuple[Value, Value, set[Value]]] = {}  # by their exponents
 
     def of(self, recorder: Recorder, exponent: Value) -> Value | None:
@@ -71,7 +70,7 @@ class Quotients:
         """Return a function of exponentials that another one multiplies, if it has been computed of
         the products."""
         for v, scale in (operands, operands[::-1]):
-            if _is_power(scale) and _is_broadcast(scale.shape, v.shape):
+            if name_of(scale) == "exp2" and _is_broadcast(scale.shape, v.shape):
                 made = self._scaled(recorder, v, scale, v.shape)
                 if made is not None and made.shape == v.shape:
                     return made
@@ -80,9 +79,9 @@ class Quotients:
     def _scaled(self, recorder: Recorder, v: Value, scale: Value, full: Shape) -> Value | None:
         """Return what has been computed of the exponentials that a value is made of, each times
         another one, in a shape that is broadcast to a full one."""
-        name, operands = v.made_by or (None, ())
+        name, operands = v.key, v.operands
         if name == "exp2":
-            exponent = self._linear(full, *_operands(v), *_operands(scale))
+            exponent = self._linear(full, *v.operands, *scale.operands)
             alike = (p for p, *_ in self._exponents if _is_broadcast(p.shape, full))
             return next((p for p in alike if self._is_power_of(p, exponent, full)), None)
         if v.number == 0:
@@ -97,7 +96,7 @@ class Quotients:
 
     def _is_power_of(self, power: Value, exponent: Exponent, full: Shape) -> bool:
         """True if a value is an exponential of such an exponent, broadcast to a full shape."""
-        terms, masks = self._linear(full, *_operands(power))
+        terms, masks = self._linear(full, *power.operands)
         return masks == exponent[1] and not any(_difference(terms, exponent[0]).values())
 
     def where_masked(self, steps: Sequence[Step]) -> list[Step]:
@@ -108,12 +107,12 @@ class Quotients:
                 readers.setdefault(v, []).append(s)
         made: list[Step] = []
         for s in steps:
-            known = self._masked.get(s.operands[0]) if _is_power(s.result) else None
+            known = self._masked.get(s.operands[0]) if name_of(s.result) == "exp2" else None
             if known is not None and all(_is_masked(s.result, m, readers) for m in known[2]):
                 recorder = Recorder(0)
                 quotient = _quotient(recorder, *known[:2], s.result.shape)
                 if quotient.strides == s.result.strides:
-                    s.result.made_by = quotient.made_by
+                    s.result.key, s.result.operands = quotient.key, quotient.operands
                     made += [*recorder.steps[:-1], replace(recorder.steps[-1], result=s.result)]
                     continue
             made.append(s)
@@ -130,7 +129,7 @@ class Quotients:
 
     def _add(self, terms: Linear, masks: set[Guard], v: Value, how: Shape, factor: float) -> None:
         v = self.same.get(v, v)
-        name, operands = v.made_by or (None, ())
+        name, operands = v.key, v.operands
         a, b = (*operands, None, None)[:2]
         kept = kept_where(v)
         if kept is not None and (kept[2] == 0 or factor > 0):
@@ -168,7 +167,7 @@ def is_any_of(part: Value, whole: Value) -> bool:
 
 def kept_where(v: Value) -> tuple[Value, Value, float] | None:
     """Return what a value is where a mask is 1, the mask, and the number that it is elsewhere."""
-    name, operands = v.made_by or (None, ())
+    name, operands = v.key, v.operands
     if name == "keep":
         return operands[0], operands[1], 0.0
     if name == "minimum":
@@ -183,15 +182,7 @@ def _is_bound(v: Value, mask: Value) -> bool:
     """True if a value is -inf where a mask is 0, and infinite elsewhere."""
     if v.known is not None and mask.known is not None:
         return torch.equal(v.known, bound(-math.inf, mask.known))
-    return v.made_by == (("bound", -math.inf), (mask,))
-
-
-def _is_power(v: Value) -> bool:
-    return v.made_by is not None and v.made_by[0] == "exp2"
-
-
-def _operands(v: Value) -> tuple[Value, ...]:
-    return () if v.made_by is None else v.made_by[1]
+    return v.is_made_by(("bound", -math.inf), mask)
 
 
 def _is_broadcast(shape: Shape, full: Shape) -> bool:
@@ -203,7 +194,7 @@ def _is_masked(v: Value, mask: Value, readers: Mapping[Value, Sequence[Step]]) -
     """True if all that reads a value keeps it, or its products, where a mask is 1 at most."""
     own = len(mask.shape)
     for s in readers.get(v, ()):
-        name = None if s.result.made_by is None else s.result.made_by[0]
+        name = name_of(s.result)
         if in_order(s.result) is v and s.result.shape[-own:] == v.shape[-own:]:
             if not _is_masked(s.result, mask, readers):
                 return False
@@ -224,7 +215,7 @@ def implies(one: Value, other: Value) -> bool:
         return True
     if one.known is not None and other.known is not None:
         return one.shape == other.shape and bool((one.known <= other.known).all())
-    name, operands = one.made_by or (None, ())
+    name, operands = one.key, one.operands
     return name == "minimum" and any(implies(v, other) for v in operands)
 
 
@@ -252,25 +243,20 @@ def _antilogarithm(atom: Atom, factor: float, power: Value) -> Value | None:
     """Return the sum of exponentials whose logarithm to the base 2 a term subtracts; None if it is
     no such term."""
     v, spread = atom
-    if v.made_by is None or not _is_logarithm(v):
+    if name_of(v) != "log":
         return None
-    total = v.made_by[1][0]
-    name, operands = total.made_by or (None, ())
-    is_sum = isinstance(name, tuple) and name[0] == "sum" and is_any_of(power, *operands)
+    (total,) = v.operands
+    is_sum = name_of(total) == "sum" and is_any_of(power, *total.operands)
     is_to_base = math.isclose(factor, -1 / math.log(2), rel_tol=_TOLERANCE)
     return total if is_sum and is_to_base and spread == _spread(v.shape, power.shape) else None
 
 
-def _is_logarithm(v: Value) -> bool:
-    return v.made_by is not None and v.made_by[0] == "log"
-
-
 def _is_scale(v: Value) -> bool:
     """True if a value is a maximum, or a logarithm, or a sum of multiples of these."""
-    name, operands = v.made_by or (None, ())
+    name, operands = v.key, v.operands
     if name in ("add", "mul"):
         return all(x.number is not None or _is_scale(x) for x in operands)
-    return is_maximum(v) or _is_logarithm(v)
+    return is_maximum(v) or name == "log"
 
 
 def _quotient(recorder: Recorder, power: Value, total: Value, shape: Shape) -> Value:

@@ -69,7 +69,7 @@ def computed(name: str, differentiated: bool, dtype: torch.dtype) -> list[Tensor
 
 def names_of(made: Any) -> list[Any]:
     """What the steps of a tape are, by name."""
-    keys = [s.result.made_by[0] for s in made.steps if s.result.made_by is not None]
+    keys = [s.result.key for s in made.steps if s.result.key is not None]
     return [key[0] if isinstance(key, tuple) else key for key in keys]
 
 
