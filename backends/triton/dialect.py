@@ -18,6 +18,7 @@ from monocomp.blocks import BlockProgram
 from monocomp.blocks.choices.choose import PASSES
 from monocomp.blocks.passes.endings import end_products
 from monocomp.blocks.passes.interleaving import interleave
+from monocomp.blocks.passes.loading_together import load_together
 from monocomp.blocks.passes.running_folds import hold_folds
 from monocomp.declarations.record import record
 from monocomp.tile import TileProgram
@@ -91,5 +92,10 @@ class Dialect:
 
 TRITON = Dialect(
     "triton",
-    passes={"interleave": interleave, "end_products": end_products, "hold_folds": hold_folds},
+    passes={
+        "interleave": interleave,
+        "end_products": end_products,
+        "hold_folds": hold_folds,
+        "load_together": load_together,
+    },
 )

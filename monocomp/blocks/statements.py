@@ -144,13 +144,15 @@ class Static:
 
 @record(eq=False)
 class Serial:
-    """start .. stop, one after the other."""
+    """start .. stop, one after the other; the loads of so many are issued together."""
 
     start: Expr
     stop: Expr
+    together: int = 1
 
     def __str__(self) -> str:
-        return f"{show(self.start)} .. {show(self.stop)}"
+        text = f"{show(self.start)} .. {show(self.stop)}"
+        return text if self.together == 1 else f"{text}, {self.together} together"
 
 
 @record(eq=False)
