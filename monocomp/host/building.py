@@ -32,12 +32,23 @@ from monocomp.host.sizes import (
     Split,
     SplitPadding,
 )
-from monocomp.host.tensors import Align, Buffer, Clear, Convert, Free, Promote, Sort, View, Widen
+from monocomp.host.tensors import (
+    Align,
+    Buffer,
+    Clear,
+    Convert,
+    Free,
+    Promote,
+    Sort,
+    Transpose,
+    View,
+    Widen,
+)
 from monocomp.terms import equations as E
 from monocomp.terms.equations import Equations
 from monocomp.tile import FRAGMENTS, OPERAND, Expr, Tensor, TileProgram
 
-MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if rows are odd
+MANY_BLOCKS = 8  # of rows, whose reading takes longer than a copy, if they read odd rows or columns
 
 
 @record()
@@ -121,7 +132,7 @@ def host_program(
     sizes = list(_sizes(lowered, kernels, known or {}))
     read = {s.tensor for s in sizes if isinstance(s, Sizes) and None not in s.extents}
     checked = tuple(Shape(n, declared.extents(n)) for n in given if n not in read)
-    late = _late(lowered, kernels)
+    late, columns = _late(lowered, kernels), _columns(lowered, kernels)
     body: list[A.Statement] = [
         *sizes,
         *([CheckShapes(checked)] if checked else []),
@@ -130,12 +141,12 @@ def host_program(
         *_sorted(lowered),
         *_buffers(lowered, kernels[:late]),
         *(Sort(s.tensor, s.kept, *s.names) for s in lowered.sorted),
-        *_launches(lowered, kernels[:late]),
+        *_launches(lowered, kernels[:late], columns),
     ]
     if late < len(kernels):  # what slices take is given back first
         body += _freed(lowered, kernels[:late], kernels[late:])
         body += _buffers(lowered, kernels[late:])
-        body += _launches(lowered, kernels[late:], late)
+        body += _launches(lowered, kernels[late:], columns, late)
     body.append(Return(tuple(o.name for o in declared.outputs)))
     start = None if lowered.slices is None else lowered.slices.start
     own = {start, *lowered.splits.values()}
@@ -265,14 +276,17 @@ def _buffers(lowered: Equations, kernels: Sequence[Interface]) -> Iterator[A.Sta
 
 
 def _launches(
-    lowered: Equations, kernels: Sequence[Interface], first: int = 0
+    lowered: Equations,
+    kernels: Sequence[Interface],
+    columns: Mapping[str, int],
+    first: int = 0,
 ) -> Iterator[A.Statement]:
     """Yield the launches by number, each with the views of what it writes, as later kernels may
     read them. Kernels for slices run in a loop, which has views of its own."""
     slices = lowered.slices
     inside: list[A.Statement] = []
     for n, k in enumerate(kernels, first):
-        launches = _launch(n, k, lowered)
+        launches = _launch(n, k, lowered, columns)
         if slices is not None and k.kernel.outputs[0].name in slices.computed:
             inside += launches
         else:
@@ -345,7 +359,9 @@ def _dtype(
     return "promoted", () if {*wide} == {*_wide(lowered, declared.deciding)} else wide
 
 
-def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Statement]:
+def _launch(
+    number: int, k: Interface, lowered: Equations, columns: Mapping[str, int]
+) -> Iterator[A.Statement]:
     if k.scheduled is not None:
         required = k.requires_descriptors
         host = (A.PROGRAMS,) * bool(k.kernel.splits)
@@ -359,6 +375,10 @@ def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Stateme
         if rows and copied:
             least, widest = (0, 4) if required else (MANY_BLOCKS, 2)
             yield Align(tuple(copied), k.programs(rows), least, widest)
+        read = [n for n in columns if n in k.kernel.inputs]
+        if rows and read:
+            dims = tuple(columns[n] for n in read)
+            yield Transpose(tuple(read), dims, k.programs(rows), MANY_BLOCKS)
         yield Wide(k.tensors, k.added)
         yield Programs(k.programs(k.kernel.axes))
         for axis in k.kernel.axes.values():
@@ -369,6 +389,30 @@ def _launch(number: int, k: Interface, lowered: Equations) -> Iterator[A.Stateme
             yield Describe(k.descriptors, required)
     yield from map(Clear, k.counters)
     yield Launch(number, k.name, k.arguments)
+
+
+def _columns(lowered: Equations, kernels: Sequence[Interface]) -> dict[str, int]:
+    """Return the inputs of which kernels read nothing but columns, each with the dimension of
+    these."""
+    read = {
+        n: {_column(k.kernel, n) for k in kernels if n in k.tensors} for n in given_inputs(lowered)
+    }
+    return {
+        n: dim for n, dims in read.items() for dim in dims if dim is not None and len(dims) == 1
+    }
+
+
+def _column(kernel: TileProgram, name: str) -> int | None:
+    """Return the dimension along which a kernel reads columns of a tensor, if it reads nothing
+    else of it: a loop goes over the positions in rows one by one."""
+    dims = set[int | None]()
+    for e in kernel.expressions:
+        if e.op == "load" and e.attr == name:
+            at = [kernel.meaning(x) for x in e.positions]
+            is_column = len(e.axes) == 1 and all(x.op == "coordinate" for x in at)
+            is_column = is_column and kernel.axes[at[-1].attr].role == "serial"
+            dims |= {n for n, x in enumerate(at) if x.axes} if is_column else {None}
+    return dims.pop() if len(dims) == 1 else None
 
 
 def _is_held(kernel: TileProgram, descriptor: A.Descriptor) -> bool:

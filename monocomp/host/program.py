@@ -3,7 +3,8 @@
     program   = inputs, params, kernels, statement*
     statement = sizes:    Sizes | Bound | Split | SplitPadding
               | checks:   CheckShapes | CheckEmpty | CheckSome
-              | tensors:  Promote | Convert | Buffer | Clear | Free | Sort | Align | View
+              | tensors:  Promote | Convert | Buffer | Clear | Free | Sort
+              |           Align | Transpose | View
               | launches: Choose | Fast | Wide | Programs | Map | Describe | Launch | Slices
               | Return
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from monocomp.host import program as H
 from monocomp.host.arguments import Statement
 from monocomp.host.launches import Fast, Slices
-from monocomp.host.tensors import Align, Convert
+from monocomp.host.tensors import Align, Convert, Transpose
 
-_HELP = (Align, Convert, Fast)
+_HELP = (Align, Convert, Fast, Transpose)
 
 
 def promised(program: H.HostProgram) -> H.HostProgram:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import methodcaller
+from typing import Any
 
 from monocomp.declarations.record import record
 from monocomp.declarations.vocabulary import Kind
@@ -218,6 +220,35 @@ class Align(Statement):
         for name in map(out.tensor, self.tensors):
             aligned = f"aligned({name}, empty, launch, {self.widest})"
             out.fit(f"{name} = ", aligned, indent=1 + bool(self.least))
+
+
+@record()
+class Transpose(Statement):
+    """Tensors that kernels read by columns, each along a dimension, are copied with their columns
+    as rows, where so many program instances read them that it pays."""
+
+    tensors: tuple[TensorName, ...]
+    dims: tuple[int, ...]
+    programs: Number
+    least: int
+
+    text = "columns of {tensors} along {dims} as rows if {programs} >= {least}"
+
+    def run(self, call: Evaluation) -> None:
+        if self.programs.of(call) >= self.least:
+            for name, dim in zip(self.tensors, self.dims, strict=True):
+                call.view(name, partial(_with_rows, dim=dim), name)
+
+    def write(self, out: Writer) -> None:
+        out.fit("if ", self.programs.source(out), f" >= {self.least}:  # columns are read")
+        for name, dim in zip(map(out.tensor, self.tensors), self.dims, strict=True):
+            copied = f"{name}.transpose({dim}, -1).contiguous().transpose({dim}, -1)"
+            out.fit(f"{name} = ", copied, indent=2)
+
+
+def _with_rows(tensor: Any, dim: int) -> Any:
+    """Return a tensor with no gaps along a dimension."""
+    return tensor.transpose(dim, -1).contiguous().transpose(dim, -1)
 
 
 @record()

@@ -168,7 +168,7 @@ def both_of(
 
 CASES_AND_SIZES = [(n, *s) for n in CASES for s in (MANY, ONE)]
 SPECIAL = [("attention", 4096, 96), ("mla", *ONE), ("softcap", *MANY), ("variance", *ONE)]
-SPECIAL += [("tree", 4096, 20)]
+SPECIAL += [("laplace_attention", *MANY), ("tree", 4096, 20)]
 
 
 @pytest.mark.one_in(9)
@@ -263,6 +263,23 @@ def test_they_agree_for_other_layouts(change: str) -> None:
     }[change]
     printed, planned = both("causal", inputs, *MANY, DESCRIPTORS=1)
     assert printed == planned
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "dim"),
+    [
+        ("laplace_attention", 4096, 2),
+        ("laplace_attention", 1, 3),
+        ("attention", 4096, 3),
+    ],
+)
+def test_columns_become_rows_where_many_instances_read_them(name: str, rows: int, dim: int) -> None:
+    """A loop over d reads one column of Q and K after the other, and rows of V."""
+    printed, planned = both(name, inputs_of(name, rows, 64), rows, 64)
+    assert printed == planned
+    _, _, (q, k, v, *_), _ = printed[0][0]
+    strides = [layout[1] for _, layout in (q, k, v)]
+    assert [s.index(1) for s in strides] == [dim, dim, 3]
 
 
 def test_every_statement_occurs() -> None:
