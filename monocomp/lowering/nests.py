@@ -2,7 +2,8 @@
 
 A tile has two long axes at most: three would take all registers of a program instance and
 more. A product of matrices keeps to that by itself. Elsewhere the innermost loop goes one
-value at a time, or, where it would carry tiles of three axes then, the loop around it does.
+value at a time, or, where it would carry tiles of three axes then, the loop around it does. So
+does a loop that adds up what is no product along rows and an axis that is held entirely.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monocomp import terms as T
+from monocomp.extents.domain import split
 from monocomp.extents.prefixes import start_of, walk_along
 from monocomp.lowering.scopes import Scopes
-from monocomp.rewrites.products import largest_sides
+from monocomp.rewrites.products import apart, largest_sides
 from monocomp.rewrites.pullback import Pass, held_folds
 from monocomp.terms import Term
-from monocomp.terms.algebra import is_selection
+from monocomp.terms.algebra import SE_PAIR, is_selection
 from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import factors
 from monocomp.tile import Axis, Role
@@ -30,7 +32,7 @@ def loop_role(at: Scopes, group: Pass) -> Role:
     if any(s.axis is not None and at.axes[s.axis].role == "stream" for s in at.scopes):
         one_by_one = at.is_short(group.extent) or any(_is_wide(at, f) for f in group.folds)
     else:
-        one_by_one = any(_carries_too_much(at, f) for f in group.folds)
+        one_by_one = any(_carries_too_much(at, f) or _adds_too_much(at, f) for f in group.folds)
     return "serial" if one_by_one else "stream"
 
 
@@ -70,6 +72,29 @@ def _carries_too_much(at: Scopes, f: Term) -> bool:
     wide = [g for g in inner if len(_axes_of_state(at, g)) > _MOST_AXES]
     is_carried = any(not at.fits(g.attr.extents[0]) and _is_wide(at, g) for g in wide)
     return is_carried or any(_is_batched(at, g, name) for g in wide)
+
+
+def _adds_too_much(at: Scopes, f: Term) -> bool:
+    """True if blocks of this loop would be tiles of three axes, of rows and of one that is held
+    entirely, that are computed and added up, and are no product of matrices. One value at a time is
+    as much work on tiles of two axes, but reads columns one by one, and masks none together."""
+    (bound, *_), (condition, element, *_) = T.open_fold(f)
+    if f.attr.monoid not in ("sum", SE_PAIR) or split(bound, condition).mask is not T.TRUE:
+        return False
+    reads = [t for t in T.subterms(element) if t.op in T.READS and bound.name in t.free]
+    if any(_is_read_in_blocks(at, t, bound.name) for t in reads):
+        return False
+    addends = apart(element, bound.name, at.tile_axes)
+    tiles = [at.tile_axes(side) for a in addends for side in sides_of(at, a, bound.name)]
+    held = [{at.axes[n].role for n in t & at.axes.keys()} for t in tiles if bound.name in t]
+    return any({"row", "whole"} <= roles for roles in held)
+
+
+def _is_read_in_blocks(at: Scopes, t: Term, name: str) -> bool:
+    """True if elements are read better for several values of an index at once: it is the position
+    in rows of a tile, or the tile that is read has three axes itself."""
+    count = len(at.tile_axes(t))
+    return count > _MOST_AXES or (count > 1 and name in t.args[-1].free)
 
 
 def _is_batched(at: Scopes, f: Term, name: str) -> bool:
