@@ -115,11 +115,11 @@ class Printer:
             case B.Static():
                 ends = (r.stop,) if r.start is None else (r.start, r.stop)
                 return self._call("static_range", *map(self._expr, ends))
-            case B.Serial(together=1):
-                return call("range", self._expr(r.start), self._expr(r.stop))
             case B.Serial():
-                bounds = (self._expr(r.start), self._expr(r.stop))
-                return self._call("range", *bounds, loop_unroll_factor=str(r.together))
+                start, stop = self._expr(r.start), self._expr(r.stop)
+                if r.together == 1:
+                    return call("range", start, stop)
+                return self._call("range", start, stop, loop_unroll_factor=str(r.together))
             case B.Blocks():
                 bounds = (self._expr(r.start), self._expr(r.stop), self._length(r.axis))
                 stages, fused = self._given(r.stages), self._given(r.fused)
