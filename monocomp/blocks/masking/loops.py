@@ -330,6 +330,25 @@ def _slide(
         _block_body(c, stream, body)
 
 
+def _ahead(c: Context, stream: Stream, body: Body) -> None:
+    """Blocks that slide, in one loop: only one of fewer elements than a block has holds others."""
+    axis, block = stream.loop.axis.name, c.names.block(stream.loop.axis.name)
+    with each_range(c, stream) as (low, high, full_low, full_high):
+        back = extreme("maximum", low, infix("-", high, block))
+        last = c.set_bound("last_first", axis, back)
+        position = c.targets.index("position", axis)
+        stream.edge = _sticks_out(position, block, full_low, full_high)
+        stream.range, stream.sliding = (number(0), high), (position, high)
+        stream.covered = is_dense(stream.loop)
+        c.say("The last block slides back to the end; what it has twice is masked.")
+        is_any = infix("<", low, high) if stream.phases.is_tested else None
+        with c.under(is_any), c.loop(position, over_blocks(axis, low, high, None)) as position:
+            first = c.let(c.targets.index("first", axis), extreme("minimum", position, last))
+            end = infix("-", high, number(1))
+            c.let(c.targets.axis(axis), extreme("minimum", _plus(c, axis, first), end))
+            _block_body(c, stream, body)
+
+
 def _in_step(c: Context, stream: Stream) -> B.Expr | bool:
     """Return a test that all blocks begin at multiples of `STEP`; False if that is never known.
     Blocks that slide end where the tensor does."""
@@ -404,4 +423,5 @@ _FORMS: dict[str, Callable[[Context, Stream, Body], None]] = {
     "split": _split,
     "edges": _edges,
     "sliding": _sliding,
+    "ahead": _ahead,
 }

@@ -9,6 +9,7 @@
     sliding  the same where descriptors load blocks: these begin and end where the elements do,
              and the last one slides back. None does where all begin at multiples of a block's
              length and the extent is one: there a comparison with where its row begins masks.
+    ahead    the same where loads run ahead: one loop, as a second would begin them again.
     masked   a mask leaves elements out anywhere, or blocks go from the last to the first, where
              those that stick out come first: all blocks ask.
     listed   the same for blocks that a map lists (`filters`): those that are inside for every row,
@@ -53,7 +54,7 @@ from monocomp.tile import (
 )
 
 STEP = 16  # elements, whose bytes are a multiple of what descriptors need
-Form: TypeAlias = Literal["split", "edges", "sliding", "masked", "listed", "serial"]
+Form: TypeAlias = Literal["split", "edges", "sliding", "ahead", "masked", "listed", "serial"]
 
 
 @record()
@@ -138,7 +139,9 @@ def peel(
     matrices = {name: b for name, b in by_descriptor.items() if len(b.tile) > 1}
     for loop in loops:
         phases = _phases(loop, known, matrices)
-        if runs_ahead and phases.form in ("split", "sliding"):
+        if runs_ahead and phases.in_runs and phases.form == "sliding":
+            phases = replace(phases, form="ahead")
+        elif runs_ahead and phases.form in ("split", "sliding"):
             phases = replace(phases, form="edges", divisor=0, ends=known.ends(loop))
         phases = _asked(loop, known, phases, _apart(loop, known))
         phases_of[loop] = replace(phases, is_tested=_gathers(loop))
