@@ -41,7 +41,6 @@ class LegalOfWarpgroups(Legal):
             schedule.descriptors
             and super().admits(schedule)
             and all(self._are_whole(schedule.lengths[a]) for a in self.blocks.divided)
-            and all(schedule.lengths[a].bit_count() == 1 for a in self._spanned)  # of one tile
             and all(self._is_aligned(block, schedule) for block in self.blocks.blocks)
             and self._may_meet(schedule)
             and self.registers(schedule) < self.warpgroups(schedule).registers
@@ -50,11 +49,6 @@ class LegalOfWarpgroups(Legal):
     def _are_whole(self, rows: int) -> bool:
         """True if each warpgroup has as many rows as a product."""
         return rows in (self.gpu.direct_rows * groups for groups in self.gpu.warpgroups)
-
-    @property
-    def _spanned(self) -> set[str]:
-        """Return the axes of rows of which a tile has all that an instance has."""
-        return {self.blocks.axes[a].name for a in self.blocks.spanning}
 
     def _is_aligned(self, block: Block, schedule: Schedule) -> bool:
         """True if 128 bytes divide a block, as those of several stages lie side by side. Vectors
@@ -133,9 +127,6 @@ class LegalOfWarpgroups(Legal):
         """Count the registers of a thread for a value. Of the result of a product it has two rows
         in 64, and a quarter of the columns; vectors lie as those rows or columns do."""
         axes, bits, is_operand = shape
-        if not self.blocks.spanning.isdisjoint(axes):  # of which each thread has its share
-            rows = prod(self.resources.length(a, schedule) for a in self._spanned)
-            return ceil(rows / (32 * WARPGROUP * self.width(schedule))) * bits / 32
         share = 4 if is_operand else 4 * self.width(schedule)
         lengths = [1 if a is None else self.resources.length(a, schedule) / share for a in axes]
         if axes and axes[0] in self.blocks.divided:

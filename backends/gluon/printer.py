@@ -56,8 +56,9 @@ class GluonPrinter(Printer):
         )
         self.rings += _TOLD if self.is_persistent else ()
         learnt = (len(s.targets) for s in B.walk(program.body) if isinstance(s, B.Learn))
-        self.words = 1 + next(learnt, 0)  # an item, and what is told with it
+        self.words = 1 + max(learnt, default=0)  # of a slot: an item, and what is told of it
         self.is_producer = False
+        self.heard: B.Statement | None = None  # what learns of an item that has been heard of
 
     def kernel(self) -> list[str]:
         """Return the function of those that compute, that of the producer, and the kernel."""
@@ -251,6 +252,8 @@ class GluonPrinter(Printer):
             case B.Tell():
                 self._tell((ITEM, *s.values), indent)
             case B.Learn():
+                if s is not self.heard:
+                    self._hear(indent)
                 for n, target in enumerate(s.targets, start=1):
                     self._word(n, target, indent)
                 self._put("mbarrier.arrive(item_ring_empty.index(item_slot), count=1)", indent)
@@ -283,6 +286,7 @@ class GluonPrinter(Printer):
             self._put(f"{item} = gl.program_id(0)", indent)
         else:
             self._hear(indent)
+            self.heard = s.body[0]
         self._put(f"while {item} < {stop}:", indent)
         self._body(s.body, indent + 1)
         if self.is_producer:
@@ -407,6 +411,8 @@ class GluonPrinter(Printer):
                 return f"{self._expr(e.args[0])}.load({self._registers(e.attr)})"
             case "dot":
                 return self._product(e)
+            case "next_power_of_2":
+                return f"triton.next_power_of_2({self._expr(e.args[0])})"
             case "trans":  # of a block in shared memory
                 return f"{self._expr(e.args[0])}.permute((1, 0))"
         return super()._expr(e)

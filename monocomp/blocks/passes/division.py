@@ -110,7 +110,7 @@ class _Division:
                     self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
             case B.While():
                 yield B.inside(B.with_roots(s, self._of_all), self.body)
-            case B.Assign() | B.Load() if self._is_of_all(*B.targets(s)):
+            case B.Assign(targets=(target,)) if self._is_of_stretch(target):
                 yield B.with_roots(s, self._of_all)
             case B.Assign(targets=(target,)):
                 if target.attr in self.common:
@@ -183,11 +183,9 @@ class _Division:
             return B.with_roots(s, self._of_all)
         return B.with_roots(s, lambda e: B.renamed(e, self.own))
 
-    def _is_of_all(self, target: B.Expr) -> bool:
-        """True if a value is that of all rows."""
-        if target.layout:
-            return self.program.spanning.issuperset(target.layout)
-        return target.attr in self.stretches
+    def _is_of_stretch(self, target: B.Expr) -> bool:
+        """True if a number says where a stretch of blocks is."""
+        return not target.layout and target.attr in self.stretches
 
     def _of_all(self, e: B.Expr) -> B.Expr:
         return B.renamed(e, self.common)

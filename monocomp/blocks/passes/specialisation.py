@@ -2,9 +2,10 @@
 block, never an address.
 
 Both run the same loops. Of what is computed the producer keeps what says where blocks are, and
-the others leave out what only that needed. Where items are divided into positions, the producer
-does so and tells the others, who wait for nothing else. Where the last block comes first, elements
-that it has beyond the end of the loop are cleared before the loop.
+the others leave out what only that needed. Where items are divided into positions, or all rows of
+an instance say where blocks are, the producer alone finds out and tells the others, who wait for
+nothing else. Where the last block comes first, elements that it has beyond the end of the loop are
+cleared before the loop.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import is_number
+from monocomp.blocks.passes.spanning import comes_of_rows
 from monocomp.blocks.passes.unread import needed, read, without
 from monocomp.errors import UnsupportedError
 
@@ -26,67 +28,92 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
     used |= B.Put | B.Meet | B.Send | B.Drain
-    told = _told(program.body)
-    producer = needed(without(_telling(program.body, told), used | B.Comment))
+    found = _Found(program.body)
+    producer = needed(without(found.telling, used | B.Comment))
     for s in B.walk(producer):
         if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = needed(without(_learning(program.body, told), B.Give | B.Comment))
+    consumer = needed(without(found.learning, B.Give | B.Comment))
     return replace(program, body=_cleared(consumer), producer=producer)
 
 
-# --- items ------------------------------------------------------------------------------------
+# --- numbers ----------------------------------------------------------------------------------
 
 
-def _told(body: B.Body) -> list[B.Expr]:
-    """Return the numbers that divisions give of an item alone and that others than such divisions
-    read: what follows from these takes little time."""
-    numbers: list[B.Expr] = []
-    for items in _items(body):
-        given = {t.attr for s in B.walk(items.body) for t in B.targets(s)}
-        near = {items.variable.attr}  # what follows from the item without a division
-        divisions: dict[B.Statement, B.Expr] = {}
-        for s in items.body:
-            match s:
-                case B.Assign(targets=(target,)) if not near.isdisjoint(s.value.read_names):
-                    if s.value.read_names & given <= near:
-                        if any(x.op in ("floordiv", "mod") for x in B.subexpressions(s.value)):
-                            divisions[s] = target
-                        else:
-                            near.add(target.attr)
-        used = needed(without(items.body, B.Give | B.Comment))
-        names = read(tuple(s for s in used if s not in divisions))
-        numbers += (target for target in divisions.values() if target.attr in names)
-    return numbers
+class _Found:
+    """What the producer alone finds out of an item: numbers that divisions give of it, as what
+    follows from these takes little time, and numbers that all rows of an instance come to.
+
+    Attributes:
+        telling, learning: the program where such numbers are told, as soon as all are known that
+            a body gives, and where bodies begin with them instead of computing them.
+    """
+
+    def __init__(self, body: B.Body) -> None:
+        self.items = {s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims)}
+        self.found = {s for items in self.items for s in _found(items)}
+        self.read = read(needed(without(self._others(body), B.Give | B.Comment)))
+        self.telling = tuple(map(self._told, body))
+        self.learning = tuple(map(self._learnt, body))
+
+    def _others(self, body: B.Body) -> B.Body:
+        """Return the statements that others need."""
+        return tuple(B.inside(s, self._others) for s in body if s not in self.found)
+
+    def _numbers(self, body: B.Body) -> tuple[B.Expr, ...]:
+        """Return the numbers that a body gives and others read."""
+        given = (t for s in B.walk(s for s in body if s in self.found) for t in B.targets(s))
+        return tuple({t.attr: t for t in given if t.attr in self.read}.values())
+
+    def _told(self, s: B.Statement) -> B.Statement:
+        """Return a statement that tells numbers as soon as all of a body are known."""
+
+        def change(body: B.Body) -> B.Body:
+            told, names = tuple(map(self._told, body)), self._numbers(body)
+            if not names and s not in self.items:
+                return told
+            own = {t.attr for t in names}
+            last = (n for n, x in enumerate(body) if x in self.found and own & B.given((x,)))
+            at = max(last, default=-1) + 1
+            return (*told[:at], B.Tell(names, s.origin), *told[at:])
+
+        return B.inside(s, change)
+
+    def _learnt(self, s: B.Statement) -> B.Statement:
+        """Return a statement that learns numbers instead of computing them."""
+
+        def change(body: B.Body) -> B.Body:
+            names = self._numbers(body)
+            own = {t.attr for t in names}
+            rest = (
+                self._learnt(x)
+                for x in body
+                if x not in self.found and own.isdisjoint(t.attr for t in B.targets(x))
+            )
+            learn = (B.Learn(names, s.origin),) if names or s in self.items else ()
+            return (*learn, *rest)
+
+        return B.inside(s, change)
 
 
-def _items(body: B.Body) -> Iterator[B.For]:
-    """Yield the loop over items."""
-    return (s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims))
-
-
-def _telling(body: B.Body, told: Sequence[B.Expr]) -> B.Body:
-    """Return statements that tell numbers as soon as all are known."""
-    loops = {*_items(body)}
-    return tuple(replace(s, body=_told_in(s, told)) if s in loops else s for s in body)
-
-
-def _told_in(items: B.For, told: Sequence[B.Expr]) -> B.Body:
-    names = {x.attr for x in told}
-    last = (n for n, s in enumerate(items.body) if any(t.attr in names for t in B.targets(s)))
-    at = max(last, default=-1) + 1
-    return (*items.body[:at], B.Tell(tuple(told), items.origin), *items.body[at:])
-
-
-def _learning(body: B.Body, told: Sequence[B.Expr]) -> B.Body:
-    """Return statements that learn numbers instead of computing them."""
-    loops, names = {*_items(body)}, {x.attr for x in told}
-
-    def learned(items: B.For) -> B.Body:
-        rest = (s for s in items.body if names.isdisjoint(t.attr for t in B.targets(s)))
-        return B.Learn(tuple(told), items.origin), *rest
-
-    return tuple(replace(s, body=learned(s)) if s in loops else s for s in body)
+def _found(items: B.For) -> Iterator[B.Statement]:
+    """Yield the statements that give such numbers: what else than blocks a loop finds, too."""
+    given = B.given(items.body)
+    near = {items.variable.attr}  # what follows from the item without a division
+    for s in items.body:
+        match s:
+            case B.Assign(targets=(target,)) if not near.isdisjoint(s.value.read_names):
+                if s.value.read_names & given <= near:
+                    if any(x.op in ("floordiv", "mod") for x in B.subexpressions(s.value)):
+                        yield s
+                    else:
+                        near.add(target.attr)
+    for s in B.walk(items.body):
+        inner = [*B.walk(s.body)] if isinstance(s, B.While) else []
+        if comes_of_rows(s) or (
+            any(map(comes_of_rows, inner)) and all(isinstance(x, B.Assign) for x in inner)
+        ):
+            yield s
 
 
 # --- bounds -----------------------------------------------------------------------------------

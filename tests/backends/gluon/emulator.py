@@ -272,7 +272,11 @@ def language(machine: Machine) -> dict[str, Any]:
     return {
         "gl": gl,
         "tl": SimpleNamespace(**vars(gl), PropagateNan=SimpleNamespace(ALL=None)),
-        **dict.fromkeys(("gluon", "triton"), SimpleNamespace(jit=lambda function: function)),
+        "gluon": SimpleNamespace(jit=lambda function: function),
+        "triton": SimpleNamespace(
+            jit=lambda function: function,
+            next_power_of_2=lambda n: 1 << (n - 1).bit_length(),
+        ),
         "mbarrier": SimpleNamespace(MBarrierLayout=lambda: Barrier, **barriers),
         "tma": SimpleNamespace(
             async_copy_global_to_shared=begin_copy, store_wait=machine.end_sends

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import CodeType
@@ -31,6 +31,7 @@ from tests.backends.library_cases import CASES
 from tests.backends.running import kernels_run
 
 Emitted: TypeAlias = tuple[BlockProgram, list[CodeType]]  # a kernel and its functions
+Inputs: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 BLOCK = 8  # rows of a warpgroup, and keys
 UNSKEWED = tuple(x for x in GLUON.every_pass if x != "skew")
 
@@ -113,12 +114,20 @@ def kernels_of(name: str, gradient: bool, adds: bool) -> tuple[TileProgram, ...]
     return tuple(kernel_of(name, gradient).planner.plan(adds=adds).kernels)
 
 
-def calls(name: str, run: Run, gradient: bool = False, adds: bool = False) -> Iterator[Call]:
-    """The kernels of a program or of its gradient, one after the other."""
+def calls(
+    name: str,
+    run: Run,
+    gradient: bool = False,
+    adds: bool = False,
+    others: Inputs = lambda _: {},
+) -> Iterator[Call]:
+    """The kernels of a program or of its gradient, one after the other; with other inputs than the
+    usual ones, which are given."""
     case, kernel = CASES[name], kernel_of(name, gradient)
     given = {**case.params, **{n: run.window for n in case.params if n == "window"}}
     sizes = case.sizes(run.q, run.k, *run.d)
     made = {n: x.numpy() for n, x in case.inputs(sizes).items()}
+    made |= others(made)
     random = np.random.default_rng(0)
     inputs = {
         n: made[n] if n in made else random.standard_normal([sizes[d] for d in x.dims])
@@ -175,6 +184,33 @@ def test_meaning(name: str, gradient: bool) -> None:
     assert count or name not in SUPPORTED
 
 
+def rows_apart(made: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Intervals of which each row has its own, between those of others or gaps; some are empty."""
+    random, shape = np.random.default_rng(1), made["start"].shape
+    start = np.sort(random.integers(0, 3 * shape[-1] // 2, shape)) * 2 // 3
+    return {"start": start, "end": start + random.integers(0, 12, shape)}
+
+
+def runs_apart(run: Run) -> Iterator[Call]:
+    """A kernel that goes through several runs of keys, around which there is NaN."""
+    for call in calls("document", run, others=rows_apart):
+        q, k = np.arange(run.q)[:, None], np.arange(run.k)
+        start, end = (call.inputs[n][..., None] for n in ("start", "end"))
+        seen = ((start <= k) & (k < end) & (k <= q)).any(1)
+        call.inputs["V"][np.broadcast_to(~seen[:, None], call.inputs["V"].shape[:-1])] = np.nan
+        yield call
+
+
+def test_runs() -> None:
+    """The producer finds where runs are, and tells it; nothing between them is multiplied."""
+    made = emitted("document", 0)
+    assert made is not None
+    assert sum(isinstance(s, B.Tell) for s in B.walk(made[0].producer)) == 2
+    for run in RUNS:
+        for call in runs_apart(run):
+            call.check(*made, run)
+
+
 @pytest.mark.parametrize(
     ("early", "fault"),
     [(False, "parts wait for each other"), (True, "is used before its copy has ended")],
@@ -212,6 +248,7 @@ EQUIVALENT = {
     r"skip \w+ before skip": "blocks that are left unread are left in either order",
     r"wait for acc before release K_ring": "it is released later than it could be",
     r"give (Q|V)_ring.* before give K_ring": "the other rings have room for what comes later",
+    r"another slot .*wait\(item_ring_empty": "who has learnt numbers has learnt those before",
 }
 PARTS = 16
 _FOUND = (Fault, AssertionError, LookupError, NameError, TypeError, AttributeError, ValueError)
@@ -221,13 +258,15 @@ _FOUND = (Fault, AssertionError, LookupError, NameError, TypeError, AttributeErr
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
     ("name", "pattern"),
-    [("sliding_window", ""), ("causal", r"keep_within|wait\(V_ring_full|clear")],
+    [
+        ("sliding_window", ""),
+        ("causal", r"keep_within|wait\(V_ring_full|clear"),
+        ("document", r"tell|learn|item_ring"),
+    ],
 )
 def test_mutants(part: int, name: str, pattern: str) -> None:
     """A change to how parts synchronise is found."""
-    checks = [(run, call) for run in RUNS for call in calls(name, run)]
-    for run, call in checks:  # what no query admits is in no result
-        call.inputs["V"][:, :, run.q :] = np.nan
+    checks = [(run, call) for run in RUNS for call in _with_gaps(name, run)]
     made = emitted(name, 0)
     assert made is not None
     blocks, codes = made
@@ -247,6 +286,16 @@ def test_mutants(part: int, name: str, pattern: str) -> None:
         except _FOUND:
             continue
         assert any(re.search(x, what) for x in EQUIVALENT), what
+
+
+def _with_gaps(name: str, run: Run) -> Iterator[Call]:
+    """A kernel beside whose keys there is NaN: what no query admits is in no result."""
+    if name == "document":
+        yield from runs_apart(run)
+        return
+    for call in calls(name, run):
+        call.inputs["V"][:, :, run.q :] = np.nan
+        yield call
 
 
 @pytest.mark.parametrize(
