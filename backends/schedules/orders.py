@@ -18,8 +18,9 @@ def orders(of: Resources, block: int | None = None) -> list[int]:
     positions come first, so that light ones even out the end. The best number is limited by how
     many can share the cache, and by how many blocks of rows one position has, which says how unlike
     blocks are. Where all are alike, as in a window that moves with the rows, those of one position,
-    which read the same, follow each other. With blocks along two axes and no grid, those that run
-    at the same time form about a square, which reads least.
+    which read the same, follow each other; but not where instances claim blocks and rows read where
+    both ends are, as those of one position are then as unlike as any. With blocks along two axes
+    and no grid, those that run at the same time form about a square, which reads least.
 
     Args:
         of: the resources of the kernel.
@@ -41,6 +42,9 @@ def orders(of: Resources, block: int | None = None) -> list[int]:
         while group_size > 1 and group_size * streamed > of.gpu.cached * positions:
             group_size //= 2
     is_even = 1 not in (n for loop in loops for n in _varying_ends(of, loop))
+    ends = of.program.made_of(*(e for loop in loops for e in loop.bounds))
+    if block and any(e.op == "load" and e.axes & of.blocked for e in ends):
+        is_even = False
     return list(dict.fromkeys([1, group_size] if is_even else [group_size, 2 * group_size, 1]))
 
 

@@ -41,7 +41,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
 
 
 class _Found:
-    """What the producer alone finds out of an item: numbers that divisions give of it, as what
+    """Finds what the producer alone computes of an item: numbers that divisions give of it, as what
     follows from these takes little time, and numbers that all rows of an instance come to.
 
     Attributes:
