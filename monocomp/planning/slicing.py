@@ -77,14 +77,15 @@ def slice_index(
         return None
     if any(i.extent == extent for n in program.in_lists for i in program.by_name[n].indices):
         return None  # lists are sorted whole
+    how = program, frozenset(stored), extent, length
     try:
-        after = _in_slices(program, frozenset(stored), extent, length)
+        after = _in_slices(*how)
     except _NotSliced:
         return None
     inside = after.slices.computed if after.slices else frozenset()
     position = tuple(e.name for e in after.computed if e.name in inside)
     before, shown = name(extent.lstrip(".")), words(f"slices of {length}")
-    check = partial(_is_sliced, after, program, frozenset(stored), extent, length)
+    check = partial(_is_sliced, after, *how)
     return Step.of("slice_index", position, before, shown, program, after, check, reason)
 
 

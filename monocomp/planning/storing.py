@@ -37,7 +37,7 @@ from monocomp.costs.roles import is_plain, outer_folds, rows_of
 from monocomp.declarations.record import record
 from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.extents.prefixes import prefix_of
-from monocomp.planning.naming import NewNames
+from monocomp.planning.naming import Change, NewNames
 from monocomp.planning.search import Draft
 from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.stored_reading import StoredReading, times
@@ -46,7 +46,7 @@ from monocomp.rewriting.rules import stated
 from monocomp.rewriting.sharing import reading_stored
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_mantissa
-from monocomp.terms.equations import Equation, Equations, in_order, stored_in
+from monocomp.terms.equations import Equation, Equations, stored_in
 from monocomp.terms.monomials import addends, factors
 
 
@@ -194,8 +194,7 @@ def read_by_all(program: Equations) -> list[Step]:
         changed = {o.name: reading(o.body) for o in start.equations if o.name != e.name}
         readers = tuple(n for n, body in changed.items() if body is not start.by_name[n].body)
         if readers:
-            equations = [replace(o, body=changed.get(o.name, o.body)) for o in start.equations]
-            after = replace(start, equations=in_order(equations))
+            after = Change(start).program((), changed)
             steps.append(store_value(start, after, e, reading.read, readers, "which is stored"))
             start = after
     return steps
@@ -277,16 +276,14 @@ def _store(program: Equations, values: Sequence[_Value]) -> list[Step]:
         equation, order = returned or (_equation(program, value), None)
         reading = StoredReading(equation, value.closed, value.is_operand, value.number, order)
         readers = value.readers - {equation.name}
-        changed = [
-            replace(e, body=reading(e.body)) if e.name in readers else e for e in program.equations
-        ]
+        changed = {e.name: reading(e.body) for e in program.equations if e.name in readers}
         new = [] if returned else [equation]
         known = tuple(a for a in program.known if returned or a.name != equation.name)
         read = (replace(a, body=reading(a.body)) for a in known)  # as those have it that read it
         changed_names = (a for a, b in zip(read, known, strict=True) if a.body is not b.body)
         known += tuple(a for a in changed_names if a.body.op != "stored")
         start = program
-        program = replace(program, equations=in_order([*new, *changed]), known=known)
+        program = Change(start).program(new, changed, known=known)
         position = tuple(e.name for e in program.equations if e.name in readers)
         how = equation, reading.read, position, _reason(value)
         steps.append(store_value(start, program, *how))
@@ -328,12 +325,13 @@ def store_running(program: Equations) -> list[Step]:
         e = program.by_name[name]
         for t in [f for a in addends(e.body) for f in factors(a) if prefix_of(f) in e.indices]:
             closed, indices = close(t)
-            equation = Equation(NewNames(program)("F"), tuple(indices), t)
+            change = Change(program)
+            equation = Equation(change("F"), tuple(indices), t)
             reading = StoredReading(equation, closed)
-            changed = [replace(o, body=reading(o.body)) for o in program.equations]
-            readers = tuple(o.name for o in changed if o.body is not program.by_name[o.name].body)
+            bodies = {o.name: reading(o.body) for o in program.equations}
+            readers = tuple(n for n, body in bodies.items() if body is not program.by_name[n].body)
             if set(readers) - {name}:
-                start, program = program, replace(program, equations=in_order([equation, *changed]))
+                start, program = program, change.program([equation], bodies)
                 reason = "which is returned"
                 steps.append(store_value(start, program, equation, reading.read, readers, reason))
     return steps
