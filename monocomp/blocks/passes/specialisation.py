@@ -10,7 +10,7 @@ cleared before the loop.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import replace
 
 from monocomp import blocks as B
@@ -28,7 +28,7 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
     used |= B.Put | B.Meet | B.Send | B.Drain
-    found = _Found(program.body)
+    found = _Found(program.body, program.spanning)
     producer = needed(without(found.telling, used | B.Comment))
     for s in B.walk(producer):
         if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
@@ -49,9 +49,9 @@ class _Found:
             a body gives, and where bodies begin with them instead of computing them.
     """
 
-    def __init__(self, body: B.Body) -> None:
+    def __init__(self, body: B.Body, spanning: Set[str]) -> None:
         self.items = {s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims)}
-        self.found = {s for items in self.items for s in _found(items)}
+        self.found = {s for items in self.items for s in _found(items, spanning)}
         self.read = read(needed(without(self._others(body), B.Give | B.Comment)))
         self.telling = tuple(map(self._told, body))
         self.learning = tuple(map(self._learnt, body))
@@ -96,7 +96,7 @@ class _Found:
         return B.inside(s, change)
 
 
-def _found(items: B.For) -> Iterator[B.Statement]:
+def _found(items: B.For, spanning: Set[str]) -> Iterator[B.Statement]:
     """Yield the statements that give such numbers: what else than blocks a loop finds, too."""
     given = B.given(items.body)
     near = {items.variable.attr}  # what follows from the item without a division
@@ -109,11 +109,16 @@ def _found(items: B.For) -> Iterator[B.Statement]:
                     else:
                         near.add(target.attr)
     for s in B.walk(items.body):
-        inner = [*B.walk(s.body)] if isinstance(s, B.While) else []
-        if comes_of_rows(s) or (
-            any(map(comes_of_rows, inner)) and all(isinstance(x, B.Assign) for x in inner)
-        ):
+        inner = [*B.walk(s.body)] if isinstance(s, B.While) else [s]
+        is_known = any(_comes_of_all(x, spanning) for x in inner)
+        if is_known and all(isinstance(x, B.Assign) for x in inner):
             yield s
+
+
+def _comes_of_all(s: B.Statement, spanning: Set[str]) -> bool:
+    """True if a scalar follows from the numbers of all rows of an instance."""
+    axes = (a for e in B.roots(s) for x in B.subexpressions(e) for a in x.layout)
+    return comes_of_rows(s) and all(a in spanning for a in axes)
 
 
 # --- bounds -----------------------------------------------------------------------------------
