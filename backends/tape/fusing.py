@@ -5,6 +5,7 @@ X + c * (A B)  =  baddbmm of X, A and B, in the memory of X
 x + log(1 / y)  =  x - log y
 sum(p * (x - max x - y)) - log sum exp(x - max x)  =  sum(p * (log softmax x - y))  where sum p = 1
 A C - x * (B C)  =  (A - x * B) C    where x has one element for each row
+sum over i of sums over j  =  sum over i and j
 where(c < y, x, 0)  =  where(y == 0, 0, x) for c = 0 <= y  =  threshold of x at y
 """
 
@@ -220,6 +221,17 @@ class _Fusing:
                 return replace(s, run=run, operands=(x, *product.operands), in_place=1)
         return None
 
+    def summed(self, s: Step) -> Step | None:
+        """Return a sum along several dimensions for a sum of sums."""
+        inner = self._alone(s.operands[0], torch.sum) if s.run is torch.sum else None
+        if inner is None or self._is_written(inner):
+            return None
+        (first, *how), (second, *other) = s.arguments, inner.arguments
+        dims = tuple(
+            {d: None for x in (first, second) for d in (x if isinstance(x, tuple) else (x,))}
+        )
+        return replace(s, operands=inner.operands, arguments=(dims, *how)) if how == other else None
+
     def chosen(self, s: Step) -> Step | None:
         """Return what keeps elements where others are above a number, for a choice."""
         choice = _choice(s)
@@ -268,6 +280,7 @@ _FUSED = (
     _Fusing.joined,
     _Fusing.added,
     _Fusing.scaled,
+    _Fusing.summed,
     _Fusing.chosen,
 )
 

@@ -234,6 +234,13 @@ def test_positions_of_the_largest_are_in_range() -> None:
     assert sum(runs.count(n) for n in ("lt", "le", "ge", "gt")) == 1
 
 
+def test_sums_of_sums_are_one() -> None:
+    A = torch.randn(6, 40, 30)
+    (result,), runs = made_of("O[i] = sum[k](sum[j](A[i,j,k] * 1))", A=A)
+    torch.testing.assert_close(result, A.sum((1, 2)), rtol=1e-4, atol=1e-4)
+    assert runs.count("sum") == 1
+
+
 # --- gradients at the sizes that are timed ----------------------------------------------
 
 # A gradient adds up more than a result, in an order of its own.
