@@ -54,6 +54,12 @@ class Weights(NamedTuple):
         return T.mul(self.sum(value), T.power_of(self.sum(T.ONE), -1))
 
     @property
+    def frame(self) -> Term:
+        """Return the largest exponent."""
+        exponent = T.ZERO if self.exponent is None else self.exponent
+        return T.fold("max", (self.bound,), self.condition, exponent)
+
+    @property
     def domain(self) -> tuple[object, ...]:
         """Return the domain of the sum, as `terms.domain_of` gives it."""
         return T.domain_of(T.fold("sum", (self.bound,), self.condition, T.ONE))
@@ -81,10 +87,17 @@ class Unit:
 
 @record()
 class Centred:
-    """The sum of weights * units."""
+    """The sum of weights * units, or the largest exponent of one, whose exponents may be distances
+    as well."""
 
     weights: Weights
     units: tuple[Unit, ...]
+    exponent: Unit | None = None
+
+    @property
+    def every_unit(self) -> tuple[Unit, ...]:
+        """Return the units, and the exponent if that is one."""
+        return self.units if self.exponent is None else (*self.units, self.exponent)
 
     @cached_property
     def degrees(self) -> tuple[tuple[tuple[int, ...], Term], ...]:
@@ -127,13 +140,13 @@ class Centred:
         as well. What stands in the elements of another fold is known before."""
         domain = self.weights.domain
         terms: set[Term] = set()
-        stack = [u.centre for u in self.units]
+        stack = [u.centre for u in self.every_unit]
         while stack:
             t = stack.pop()
             if t.op == "fold" and T.domain_of(t) == domain and not T.is_open(t):
                 terms.add(t)
                 moving = centred(t)
-                stack += [u.centre for u in moving.units] if moving is not None else []
+                stack += [u.centre for u in moving.every_unit] if moving is not None else []
             else:
                 stack += t.args
         return terms
@@ -161,13 +174,16 @@ def _weights_of_mean(unit: Unit, bound: Term, condition: Term) -> Weights | None
 
 
 def opened(t: Term, name: str | None = None) -> Weights | None:
-    """Return the elements of a float sum over one index, plain or in SE, as weights."""
+    """Return the elements of a float sum over one index, plain or in SE, as weights. A maximum is
+    the exponent of such a sum."""
     fold = fold_of(t)
     if fold.op != "fold" or len(fold.attr.indices) != 1 or fold.kind != "float":
         return None
-    if fold.attr.monoid not in ("sum", SE_PAIR):
+    if fold.attr.monoid not in ("sum", "max", SE_PAIR):
         return None
     (bound,), parts = T.open_fold(fold) if name is None else T.open_as(fold, (name,))
+    if fold.attr.monoid == "max":
+        return Weights(bound, parts[0], T.ONE, parts[1])
     return Weights(bound, *parts)
 
 
@@ -200,7 +216,7 @@ def _apart(fold: Term) -> Centred | None:
     elements = opened(fold) if fold.op == "fold" else None
     if elements is None:
         return None
-    (name, extent), value = elements.bound.attr, elements.weight
+    (name, extent), value, exponent = elements.bound.attr, elements.weight, elements.exponent
 
     def is_own(g: Term) -> bool:
         return g.op == "fold" and T.domain_of(g) == T.domain_of(fold)
@@ -208,27 +224,37 @@ def _apart(fold: Term) -> Centred | None:
     def is_result(t: Term) -> bool:
         return name not in t.free and any(map(is_own, T.subterms(t)))
 
-    if extent not in value.folded or is_result(elements.exponent or T.ZERO):
+    def unit(t: Term, power: int) -> Unit | None:
+        centre = [a for a in addends(t) if is_result(a)]
+        distance = [a for a in addends(t) if a not in centre]
+        if not centre or not distance:
+            return None
+        return Unit(T.add(*distance), T.neg(T.add(*centre)), power)
+
+    if all(extent not in t.folded for t in (value, exponent) if t is not None):
         return None
     units: list[Unit] = []
     weight: list[Term] = []
     for f in factors(value):
         base, power = T.base_and_power(f)
-        centre = [a for a in addends(base) if is_result(a)]
-        distance = [a for a in addends(base) if a not in centre]
-        if centre and distance and power.denominator == 1 and 1 <= power <= LARGEST_DEGREE:
-            units.append(Unit(T.add(*distance), T.neg(T.add(*centre)), int(power)))
-        else:
+        is_power = power.denominator == 1 and 1 <= power <= LARGEST_DEGREE
+        u = unit(base, int(power)) if is_power else None
+        if u is None:
             weight.append(f)
+        else:
+            units.append(u)
     weights = elements._replace(weight=T.mul(T.ONE, *weight))
-    parts = [weights.weight, *(u.distance for u in units)]
-    if not units or any(is_result(t) for p in parts for t in T.subterms(p)):
+    shift = None if exponent is None else unit(exponent, 1)
+    taken = Centred(weights, tuple(units), shift)
+    parts = [weights.weight, *(u.distance for u in taken.every_unit)]
+    parts += [exponent] if shift is None and exponent is not None else []
+    if not taken.every_unit or any(is_result(t) for p in parts for t in T.subterms(p)):
         return None
-    centres = T.subterms(*(u.centre for u in units))
+    centres = T.subterms(*(u.centre for u in taken.every_unit))
     others = (g for g in centres if g.op in ("fold", "fold_at") and not is_own(g))
     if any(is_result(t) for g in others for t in T.subterms(*g.args)):
         return None  # another fold would begin anew wherever this one has come to
-    return Centred(weights, tuple(units))
+    return taken
 
 
 move_centre = Rule("move_centre", _apart)

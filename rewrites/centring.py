@@ -10,8 +10,8 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from monocomp import terms as T
@@ -34,6 +34,8 @@ from monocomp.terms.monomials import (
     addends,
     exponent_of,
     factors,
+    is_power_in,
+    multiple_among,
     primitive,
     without_exponent,
 )
@@ -59,11 +61,12 @@ def centre_powers(program: Equations) -> Choice | None:
     after:   V[i] = sum[k]((X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2) - sum[k](X[i,k] - sum[l](X[i,l]) / sum[l](1.0)) ** 2 / sum[k](1.0)
     """  # noqa: E501
     known = frozenset(T.subterms(*(e.body for e in program.equations)))
-    choice = _shorter(program, lambda weights: _about_means(weights, known))
+    forms = ((t, form) for t, w in sums(program) for form in _about_means(w, known))
+    choice = _shorter(program, (replacing({t: form}, program) for t, form in forms))
     for t, _ in sums(program, inner=True) if choice is None else ():
         correct = _correct(t, known)
         if correct is not None:
-            return replacing(t, correct, program)
+            return replacing({t: correct}, program)
     return choice
 
 
@@ -71,31 +74,25 @@ def centre_powers(program: Equations) -> Choice | None:
 def centre_exponents(program: Equations) -> Choice | None:
     """Take sums about a maximum of what they sum, where that cancels by it.
 
-    Law:     `sum[k](g * u) = sum[k](g * (u - m)) + m * sum[k](g)`, in SE as well, and
-             `m - c * m = (not c) * m`, `log(z) + (not 0 < z) * m = log(z)`
-    Claims:  distributivity, scaled numbers, brackets, units
+    Law:     `sum[k](g * u) = sum[k](g * (u - m)) + m * sum[k](g)`, in SE as well, and so
+             `max[k](u + y) = max[k](u - m + y) + m`, `m - c * m = (not c) * m`,
+             `log(z) + (not 0 < z) * m = log(z)`
+    Claims:  distributivity, scaled numbers, brackets, units, increasing functions
     Needs:   m = max(u), and fewer operands stand outside of folds
     before:  H[i] = max[k](S[i,k]) - SE[k](S[i,k], S[i,k]).v / SE[k](1, S[i,k]).v
     after:   H[i] = (not 0 < SE[k](1, S[i,k]).v) * max[k](S[i,k]) - SE[k](S[i,k] - max[l](S[i,l]), S[i,k]).v / SE[k](1, S[i,k]).v
     """  # noqa: E501
     terms = T.subterms(*(e.body for e in program.equations))
     extrema = [t for t in terms if _is_extremum(t)]
-    return _shorter(program, lambda weights: _about_maxima(weights, extrema), _add)
+    forms = ((t, form) for t, w in sums(program) for form in _about_maxima(w, extrema))
+    choices = (replacing({t: form}, program, _add) for t, form in forms)
+    return _shorter(program, itertools.chain(choices, _about_frames(program, extrema)))
 
 
-def _shorter(
-    program: Equations,
-    forms: Callable[[Weights], Iterable[Term]],
-    add: Callable[..., Term] = T.add,
-) -> Choice | None:
-    """Return the first choice of a form of a sum that leaves fewer operands outside of folds."""
+def _shorter(program: Equations, choices: Iterable[Choice]) -> Choice | None:
+    """Return the first choice that leaves fewer operands outside of folds."""
     length = _operand_count(program)
-    for t, weights in sums(program):
-        for form in forms(weights):
-            choice = replacing(t, form, program, add)
-            if _operand_count(choice.program) < length:
-                return choice
-    return None
+    return next((c for c in choices if _operand_count(c.program) < length), None)
 
 
 def sums(program: Equations, inner: bool = False) -> Iterator[tuple[Term, Weights]]:
@@ -186,7 +183,7 @@ def anchor_powers(program: Equations) -> Choice | None:
         ((unit,), weights), origin = (taken.units, taken.weights), T.function("stop", origin)
         form = taken.about([origin])
         first = first or (t, form)
-        result = replacing(t, form, result).program
+        result = replacing({t: form}, result).program
         number, total = T.split_coefficient(weights.sum(unit.distance))
         total_form = T.add(
             weights.sum(T.sub(unit.distance, origin)), T.mul(origin, weights.sum(T.ONE))
@@ -194,7 +191,7 @@ def anchor_powers(program: Equations) -> Choice | None:
         if total is not None:
             totals[total] = T.mul(T.power_of(T.const(number, "float"), -1), total_form)
     for total, form in totals.items():
-        result = replacing(total, form, result).program
+        result = replacing({total: form}, result).program
     return None if first is None else Choice(*first, result)
 
 
@@ -244,7 +241,7 @@ def _about_maxima(weights: Weights, extrema: Iterable[Term]) -> Iterator[Term]:
     for m in extrema:
         if T.domain_of(m) == weights.domain:
             body = T.open_as(m, (weights.bound.name,))[1][1]
-            multiple = _multiple(body, addends(value))
+            multiple = multiple_among(body, addends(value))
             if multiple is not None:
                 gone, scale = multiple
                 value = T.add(value, *map(T.neg, gone), T.mul(scale, T.sub(body, m)))
@@ -254,48 +251,67 @@ def _about_maxima(weights: Weights, extrema: Iterable[Term]) -> Iterator[Term]:
         yield T.add(weights._replace(weight=value).sum(T.ONE), moved)
 
 
-def _multiple(body: Term, parts: Sequence[Term]) -> tuple[list[Term], Term] | None:
-    """Return c * body, written as one addend or as several, and c, if these are among addends."""
-    for elements in ((body,), addends(body)):
-        number, first = T.split_coefficient(elements[0])
-        unit = factors(first) if first is not None else ()
-        for part in parts if unit else ():
-            ours, product = T.split_coefficient(part)
-            ratio = ours / number
-            if product is None or not isinstance(ratio, Fraction):  # infinities have none
-                continue
-            others = (f for f in factors(product) if f not in unit)
-            scale = T.mul(T.const(ratio, "float"), *others)
-            multiple = [T.mul(scale, x) for x in elements]
-            if set(multiple) <= set(parts):
-                return multiple, scale
-    return None
-
-
 def _is_extremum(t: Term) -> bool:
     return t.op == "fold" and t.attr.monoid in ("max", "min")
+
+
+def _about_frames(program: Equations, extrema: Iterable[Term]) -> Iterator[Choice]:
+    """Yield the choices of weights exp(s + y) by the maximum of s.
+
+    Their frame is taken from it. Where a maximum is of numbers that exp(y) is a factor of, that is
+    a value beside exp(s), and may be summed about the maximum.
+    """
+    frames = {m: opened(m, "@") for m in extrema if not T.is_open(m)}
+    maxima = [(m, e.exponent, e) for m, e in frames.items() if e is not None and e.exponent]
+    scaled = {t: opened(t, "@") for t, _ in sums(program)}
+    for (frame, exponent, whole), (m, s, part) in itertools.permutations(maxima, 2):
+        multiple = multiple_among(s, addends(exponent)) if part[:2] == whole[:2] else None
+        if multiple is None or not _is_scale(multiple[1], whole.bound):
+            continue
+        centre, weight = (T.mul(multiple[1], x) for x in (m, s))
+        beside = T.sub(exponent, weight)
+        numbers = (x for _, x, other in maxima if other[:2] == whole[:2])
+        if any(is_power_in(x, beside) for x in numbers):
+            left, value, scale = weight, T.exp(beside), T.exp(T.sub(centre, frame))
+            forms = {}
+        else:
+            left, value, scale = T.sub(exponent, centre), T.ONE, T.ONE
+            forms = {frame: T.add(whole._replace(exponent=left).frame, centre)}
+        for t, e in scaled.items():
+            if e is not None and (*e[:2], e.exponent) == (*whole[:2], exponent):
+                forms[t] = T.mul(scale, e._replace(exponent=left).sum(value))
+        if forms:
+            yield replacing(forms, program)
+
+
+def _is_scale(t: Term, bound: Term) -> bool:
+    return bound.name not in t.free and T.is_nonnegative(t)
 
 
 # --- what is around a sum -------------------------------------------------------------
 
 
 def replacing(
-    before: Term, after: Term, program: Equations, add: Callable[..., Term] = T.add
+    forms: Mapping[Term, Term], program: Equations, add: Callable[..., Term] = T.add
 ) -> Choice:
-    """Return the choice of a sum in place of a term. Where the term is a factor beside finite ones,
-    the addends are multiplied out, and conditions with them, so that they meet their like."""
+    """Return the choice of forms in place of terms. Where such a term is a factor beside finite
+    ones, the addends are multiplied out, and conditions with them, so that they meet their like."""
 
     @cache
     def visit(t: Term) -> Term:
-        if t is before:
-            return after
-        if t.op == "mul" and before in t.args:
-            return _multiplied([*(visit(f) for f in t.args if f is not before)], after)
+        if t in forms:
+            return forms[t]
+        factor = next((f for f in t.args if f in forms), None) if t.op == "mul" else None
+        if factor is not None:
+            return _multiplied([visit(f) for f in t.args if f is not factor], forms[factor])
         if t.op == "add":
             return add(*map(visit, t.args))
         return T.map_children(t, visit)
 
-    return Choice(before, after, program.map(lambda t: visit(t) if T.holds(t, before) else t))
+    def replaced(t: Term) -> Term:
+        return visit(t) if any(T.holds(t, before) for before in forms) else t
+
+    return Choice(*next(iter(forms.items())), program.map(replaced))
 
 
 def _multiplied(others: Sequence[Term], total: Term) -> Term:

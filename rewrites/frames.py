@@ -6,20 +6,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from monocomp import terms as T
+from monocomp.rewrites.centred import centred
 from monocomp.rewrites.hoisting import extrema
 from monocomp.rewrites.normal_form import normal_form, normalise
 from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa, mantissa
-from monocomp.terms.domain import MASKS_ARE_READ, domain
-from monocomp.terms.monomials import (
-    addends,
-    common_number,
-    exponent_of,
-    factors,
-    multiples_of_logarithms,
-)
+from monocomp.terms.monomials import addends, common_number, exponent_of, factors
 from monocomp.terms.shares import elements_at
 
 
@@ -84,12 +78,10 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
     """True if the exponent is at most 0 by its form, where the addend is there and a condition
-    holds, but for what is no larger than a share."""
+    holds."""
     exponent = exponent_of(addend)
     condition = T.conjunction(condition, condition_of(addend, exponent))
-    share, rest = T.shares(addend, T.conjuncts(condition))
-    if share is not T.ONE and is_no_larger(exponent_of(rest), exponent_of(share)):
-        return True
+    _, rest = T.shares(addend, T.conjuncts(condition))
     return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
 
 
@@ -163,18 +155,18 @@ maxima = RuleSet(
 def largest(bound: Term, condition: Term, exponent: Term) -> Term:
     """Return the frame of a sum in SE, as it stands in a lifted program. The normal form would take
     apart again what is joined in the exponent, and exponentials that are left alone may overflow.
+    A centre stays.
     """
-    return normalise(frame(bound, condition, exponent), maxima)
+    whole = frame(bound, condition, exponent)
+    return whole if centred(whole) is not None else normalise(whole, maxima)
 
 
 def in_frame_of_divisor(t: Term) -> Term | None:
-    """Take a sum in the frame of one that divides it: over part of its domain, or with weights
-    beside its own that are no larger than 1, or than its exponent.
+    """Take a sum over part of a domain, divided by the sum over all of it, in its frame.
 
-    exp(m') * SE[k if a and b](v, s + log(w)).v = exp(m) * SE[k if a]([b] * w * v, s).v, m the
-    maximum of s where a, m' that of s + log(w) where a and b. The exponential that is left is at
-    most 1 by its form: in another frame small numbers are 0, as they are without one, but not
-    beside a large number; and a maximum of other exponents would be taken away from a large one.
+    exp(m') * SE[k if a and b](v, s).v = exp(m) * SE[k if a]([b] * v, s).v, m the maximum of s where
+    a, m' where a and b. The exponential that is left is at most 1 by its form: in a larger frame
+    small numbers are 0, as they are without one, but not beside a large number.
     """
     divisors = [u for f in factors(t) if f.op == "pow" and f.attr < 0 for u in addends(f.args[0])]
     wholes = list(filter(is_mantissa, divisors))
@@ -204,9 +196,7 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
     (bound,), (condition, value, exponent) = T.open_fold(part)
     _, (outer, _, other) = T.open_as(whole, (bound.name,))
     known, wanted = set(T.conjuncts(outer)), set(T.conjuncts(condition))
-    weight = T.sub(exponent, other)
-    is_other = known < wanted if weight is T.ZERO else is_no_larger(weight, other)
-    if not is_other or not known <= wanted:
+    if exponent is not other or not known < wanted:
         return None
     extra = [c for c in T.conjuncts(condition) if c not in known]
     name = bound.name
@@ -215,24 +205,4 @@ def _in_frame_of(part: Term, whole: Term) -> tuple[Term, Term] | None:
         for varies in (True, False)
     )
     change = T.sub(largest(bound, outer, other), largest(bound, condition, exponent))
-    value = _with_whole_sigmoids(T.mul(moving, value, T.exp(weight)))
-    return T.mul(fixed, mantissa(bound, outer, value, other)), change
-
-
-def _with_whole_sigmoids(value: Term) -> Term:
-    """sigmoid(abs(x)) * exp(min(x, 0)) = sigmoid(x)"""
-    for f in factors(value):
-        if f.op == "sigmoid" and f.args[0].op == "abs":
-            (x,) = f.args[0].args
-            small = T.function("minimum", x, T.ZERO)
-            if small in addends(exponent_of(value)):
-                unchanged = (g for g in factors(value) if g is not f)
-                whole = T.mul(*unchanged, T.exp(T.neg(small)), T.function("sigmoid", x))
-                return _with_whole_sigmoids(whole)
-    return value
-
-
-def is_no_larger(exponent: Term, other: Term) -> bool:
-    """True if exp(exponent) is at most 1, or a product of numbers that another exponent adds up."""
-    is_share = domain(exponent, MASKS_ARE_READ).hi <= 0
-    return is_share or multiples_of_logarithms(exponent, other) is exponent
+    return T.mul(fixed, mantissa(bound, outer, T.mul(moving, value), other)), change

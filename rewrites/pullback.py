@@ -76,8 +76,8 @@ def passes(
     def level_of_centred(taken: Centred) -> int:
         """A sum about a centre that moves needs no finished result: it comes with its centre."""
         weights = taken.weights
-        parts = [weights.condition, weights.weight, *(u.distance for u in taken.units)]
-        if weights.exponent is not None:
+        parts = [weights.condition, weights.weight, *(u.distance for u in taken.every_unit)]
+        if weights.exponent is not None and taken.exponent is None:
             parts.append(weights.exponent)
         level = max(map(level_of, parts))
         return max(level, *(level_of(f) - 1 for f in taken.companions()))

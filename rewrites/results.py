@@ -15,8 +15,8 @@ from monocomp.terms.monomials import (
     common_number,
     exponent_of,
     factors,
+    is_power_in,
     monomial,
-    multiples_of_logarithms,
     without_powers,
 )
 
@@ -190,7 +190,7 @@ def _is_weighted(bindings: Bindings) -> bool:
     (bound,), fold = bindings.folds["k"]
     _, (_, body) = T.open_fold(fold)
     a = bindings.terms["a"]
-    is_value = multiples_of_logarithms(exponent_of(a), exponent_of(body)) is exponent_of(a)
+    is_value = is_power_in(exponent_of(body), exponent_of(a))
     return weight_of(a, bound.name) is not T.ZERO and not is_value
 
 

@@ -35,7 +35,7 @@ from monocomp.terms.monomials import (
     addends,
     exponent_of,
     factors,
-    multiples_of_logarithms,
+    is_power_in,
     without_exponent,
 )
 
@@ -215,7 +215,7 @@ class _Operator:
         if t.op != "add":
             return False
         exponents = {scaled(a, Need.LARGE, self.known).exponent for a in t.args}
-        is_added = (multiples_of_logarithms(e, weight) is e for e in exponents)
+        is_added = (e is T.ZERO or is_power_in(weight, e) for e in exponents)
         return T.ZERO in exponents and all(is_added)
 
     def power(self, t: Term) -> Term:

@@ -157,6 +157,11 @@ CASES = {
         + _OF,
         _with_slopes,
     ),
+    "logarithms of gates": Case(
+        "input X[h,q,k], V[h,k,e], M[q,k]\n"
+        "O[h,q,e] = log(sum[k](softmax[k](X[h,q,k] + M[q,k]) * sigmoid(V[h,k,e])))\nreturn O",
+        lambda x: _weighed(x | {"V": x["V"].sigmoid()}, x["X"] + x["M"]).log(),
+    ),
     "saved logits": Case(_PLAIN, _masked, ("O", "S", "L")),
     "nothing saved": Case(_PLAIN, _masked, ()),
     "logarithms by a name": Case(

@@ -18,13 +18,13 @@ from functools import partial
 from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.declarations.vocabulary import Kind
-from monocomp.rewrites.frames import is_no_larger
 from monocomp.rewrites.single_folds import reads_computed
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.domain import ELEMENTS_ARE_THERE, domain
 from monocomp.terms.equations import Equation
-from monocomp.terms.monomials import addends, exponent_of, factors, multiples_of_logarithms
+from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.shares import exponents
 
 Substitution = dict[str, Term]  # what stands for the indices of an equation
 Position = Callable[[Term], Substitution | None]  # the element that a term is part of, if any
@@ -226,11 +226,10 @@ class Reading:
         for fact, substitution in self._found(t, known, is_exact):
             if fact.alone is not None:
                 return T.substitute(fact.alone, substitution)
-        value = T.exp(multiples_of_logarithms(t.args[0], t.args[0])) if t.op == "exp" else T.ONE
-        if value is not T.ONE:
-            weight = T.mul(t, T.power_of(value, -1))
-            if any(self._found(weight, known, is_exact)):
-                return T.mul(*(self._rewritten(f, known, is_exact) for f in (weight, value)))
+        weight = self._weight_in(t, known)
+        if weight is not None:
+            rest = T.mul(t, T.power_of(weight, -1))
+            return T.mul(*(self._rewritten(f, known, is_exact) for f in (weight, rest)))
         visit = partial(self._rewritten, is_exact=is_exact)
         match t.op:
             case "mul":
@@ -253,6 +252,15 @@ class Reading:
                     return _hoisted(opened, *new)
                 return t if new == (condition, *bodies) else T.refold(t, *new, opened=opened)
         return _factored(T.map_children(t, lambda a: visit(a, known)))
+
+    def _weight_in(self, t: Term, known: Conditions) -> Term | None:
+        """Return an element of a known sum that an exponential is a multiple of."""
+        parts = frozenset(addends(t.args[0])) if t.op == "exp" else frozenset()
+        for total, _ in self.logarithms if parts else ():
+            for exponent in exponents(total, t, known):
+                if parts > frozenset(addends(exponent)):
+                    return T.exp(exponent)
+        return None
 
     def _product(self, kind: Kind, parts: Sequence[Term]) -> Term:
         """Return a product that does not ask for conditions without which a factor is 0."""
@@ -442,32 +450,31 @@ def _where(t: Term, conditions: Conditions) -> Term:
 
 
 def _factored(t: Term) -> Term:
-    """Factor out what all addends of a sum have in common, and a weight beside numbers that are no
-    larger than its exponent: of exp(s) * u - exp(s) * c digits are lost where u is near c."""
+    """Factor out what all addends of a sum have in common: exponentials by their addends."""
     if t.op != "add" or t.kind != "float":
         return t
-    parts = [factors(a) for a in t.args]
-    shared = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
-    weight = T.ZERO if shared else _common_weight(list(map(exponent_of, t.args)))
-    if not shared and weight is T.ZERO:
+    parts = [[f for f in factors(a) if f.op != "exp"] for a in t.args]
+    common = [f for f in parts[0] if f.op != "const" and all(f in p for p in parts)]
+    exponents = [addends(exponent_of(a)) for a in t.args]
+    exponent = T.add(T.ZERO, *(x for x in exponents[0] if all(x in e for e in exponents)))
+    if not common and exponent is T.ZERO:
         return t
-    left = (T.mul(T.ONE, *(f for f in p if f not in shared), T.exp(T.neg(weight))) for p in parts)
-    return T.mul(*shared, T.exp(weight), _factored(T.add(*left)))
-
-
-def _common_weight(exponents: Sequence[Term]) -> Term:
-    """Return the one of some exponents beside which the others have what is no larger; 0 if there
-    is none, or if an addend has no exponent, as one has where a weight was factored out."""
-    for e in exponents if T.ZERO not in exponents else ():
-        if all(x is e or is_no_larger(T.sub(x, e), e) for x in exponents):
-            return e
-    return T.ZERO
+    others = (T.mul(T.ONE, *(f for f in factors(a) if f not in common)) for a in t.args)
+    left = (T.mul(a, T.exp(T.neg(exponent))) for a in others)
+    return T.mul(*common, T.exp(exponent), _factored(T.add(*left)))
 
 
 def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
-    """Return a sum that factors leave which do not vary."""
+    """Return a sum that factors leave which do not vary: of exponentials by their addends, but for
+    shares."""
     names = {i.name for i in opened}
-    fixed = [f for f in factors(body) if names.isdisjoint(f.free)]
-    fixed = [f for f in fixed if condition is T.TRUE or not reads_computed(f)]
-    rest = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))
-    return T.mul(T.fold("sum", opened, condition, rest), *fixed)
+
+    def is_fixed(t: Term) -> bool:
+        return names.isdisjoint(t.free) and (condition is T.TRUE or not reads_computed(t))
+
+    _, unshared = T.shares(body, T.conjuncts(condition))
+    exponent = T.add(T.ZERO, *filter(is_fixed, addends(exponent_of(unshared))))
+    fixed = [f for f in factors(body) if f.op != "exp" and is_fixed(f)]
+    varying = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))
+    rest = T.mul(varying, T.exp(T.neg(exponent))) if exponent is not T.ZERO else varying
+    return T.mul(T.fold("sum", opened, condition, rest), *fixed, T.exp(exponent))

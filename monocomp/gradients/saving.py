@@ -28,10 +28,9 @@ from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.gradients.reading import is_aggregate, is_exponential_sum
 from monocomp.gradients.reverse import Fresh
-from monocomp.rewrites.frames import is_no_larger
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.monomials import addends, exponent_of, factors
+from monocomp.terms.monomials import addends, factors
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,10 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
         t = t.args[0] if t.op == "pow" and t.attr < 0 else t
         total = divisors.get(t)
         is_log = t.kind == "float" and is_exponential_sum(t)
-        is_log &= total is None or not _is_scaled_as(t, total)
         if (not is_log and not is_aggregate(t)) or t in exponents_of_weights:
             continue
         whole = t
-        if not is_log and has_exponential(t):
+        if _is_over(t, total) if is_log else has_exponential(t):
             if total is None:
                 continue
             whole = T.mul(t, T.power_of(total, -1))
@@ -76,10 +74,12 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
             continue
         opened = names_for(whole, fresh)
         t, whole = T.substitute(t, opened), T.substitute(whole, opened)
-        value = as_logsumexp(T.log(t)) if is_log else whole
+        value = as_logsumexp(T.log(whole)) if is_log else whole
         indices = T.free_indices(whole)
-        frame = Equation("m", indices, largest_exponent(t)) if is_log and loses_digits(t) else None
-        values[closed] = Saved(Equation("L" if is_log else "M", indices, value), t, frame)
+        is_framed = is_log and whole is t and loses_digits(t)
+        frame = Equation("m", indices, largest_exponent(t)) if is_framed else None
+        of = whole if is_log else t
+        values[closed] = Saved(Equation("L" if is_log else "M", indices, value), of, frame)
     return list(values.values())
 
 
@@ -115,15 +115,11 @@ def _weighed(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
                 yield t, total
 
 
-def _is_scaled_as(t: Term, total: Term) -> bool:
-    """True if a sum of weights is scaled as one that divides it: its weights have factors that are
-    no larger than 1, or than an exponent."""
-    if t.op != "fold" or total.op != "fold" or t.attr.extents != total.attr.extents:
+def _is_over(t: Term, total: Term | None) -> bool:
+    """True if a sum of weights is divided by one over the same indices."""
+    if total is None or t.op != "fold" or total.op != "fold":
         return False
-    opened, (_, body) = T.open_fold(t)
-    _, (_, weight) = T.open_as(total, tuple(i.name for i in opened))
-    exponent, other = exponent_of(body), exponent_of(weight)
-    return body is not weight and is_no_larger(T.sub(exponent, other), other)
+    return bool(t.attr.extents == total.attr.extents)
 
 
 def has_exponential(t: Term) -> bool:

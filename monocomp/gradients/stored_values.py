@@ -106,7 +106,8 @@ class StoredValues:
     def _rank(self, v: Saved) -> tuple[int, int]:
         """Return the position of a value among those that are known one by another."""
         # Less its largest exponent, a logarithm is a sum.
-        if v.frame is not None or is_logarithm(v.equation.body):
+        is_log = v.frame is not None or is_logarithm(v.equation.body)
+        if is_log and v.of.op != "mul":
             return 1, -v.of.weight
         if v.equation.name in self._logits and not _is_weight(v.equation.body):
             return 0, 0

@@ -6,6 +6,7 @@ the tile about the new one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 
@@ -14,6 +15,7 @@ from monocomp.declarations.record import record
 from monocomp.errors import UnsupportedError
 from monocomp.lowering.bodies import UNITS, Body
 from monocomp.lowering.differences import differences
+from monocomp.lowering.expressions import reduce
 from monocomp.lowering.framed_sums import FramedSums
 from monocomp.lowering.values import Values
 from monocomp.rewrites.centred import Centred, Unit
@@ -22,7 +24,7 @@ from monocomp.terms.algebra import settled, value_of
 from monocomp.terms.monomials import addends
 from monocomp.terms.nodes import Number
 from monocomp.terms.transfer import hull
-from monocomp.tile import Expr
+from monocomp.tile import Expr, apply
 
 
 def add_centred(
@@ -47,15 +49,19 @@ def add_centred(
             _add_result(body, t, results[t], old, new)
     carried: dict[Term, Expr] = {}
 
-    def order(f: Term) -> tuple[int, int]:
-        """After the sums that its centres are made of, and those of lower powers."""
-        units = moving[f].units
-        inside = set(T.subterms(*(u.centre for u in units)))
-        return sum(value_of(g) in inside for g in moving), sum(u.power for u in units)
+    def order(f: Term) -> tuple[int, bool, int]:
+        """After the sums that its centres are made of, and frames and those of lower powers."""
+        inside = set(T.subterms(*(u.centre for u in moving[f].every_unit)))
+        degree = sum(u.power for u in moving[f].units)
+        return sum(value_of(g) in inside for g in moving), f.attr.monoid != "max", degree
 
     for f in sorted(moving, key=order):
         with at.computing(f):
             taken, result = moving[f], value_of(f)
+            if f.attr.monoid == "max":
+                carried[f] = _add_frame(sums, f, taken, old, new)
+                _add_result(body, f, carried[f], old, new)
+                continue
             *lower, _ = taken.degrees
             moves = [_move(u.centre, old, new) for u in taken.units]
             moved = [T.mul(taken.coefficient(n, moves), old.multiple(s)) for n, s in lower]
@@ -69,6 +75,22 @@ def add_centred(
             carried[result] = state
             _add_result(body, result, state, old, new)
     return carried
+
+
+def _add_frame(sums: FramedSums, f: Term, taken: Centred, old: _Symbols, new: _Symbols) -> Expr:
+    """Carry the largest distance from a centre, and scale sums by it."""
+    body, at, exponent = sums.body, sums.body.at, taken.exponent
+    assert exponent is not None
+    state = body.state("m_i", at.tile_axes(f), "float", UNITS["max"])
+    start = at.symbol("old", state, replace(at.domain(f), lo=-math.inf, masked=True))
+    moved = at.let(body.scope, "moved", at.value(T.add(start, _move(exponent.centre, old, new))))
+    here = {taken.weights.bound.name: sums.bound}
+    distance = _distance(exponent, lambda t: T.substitute(t, here), new)
+    element = at.locals[body.masked_symbol(distance, UNITS["max"])]
+    largest = reduce("max", body.loop.axis, element)
+    body.update(state, apply("maximum", moved, largest, attr="frame"))
+    sums.add_frame(f, distance, state, moved)
+    return state
 
 
 def _add_result(body: Body, t: Term, state: Expr, old: _Symbols, new: _Symbols) -> None:
@@ -109,7 +131,9 @@ def _distance(unit: Unit, here: Callable[[Term], Term], new: _Symbols) -> Term:
     pairs, rest = differences([*addends(unit.distance), *addends(T.neg(unit.centre))])
     elements = T.add(T.ZERO, *(a for a in addends(unit.distance) if a in rest))
     centre = T.add(T.ZERO, *(a for a in addends(unit.centre) if T.neg(a) in rest))
-    total = [_difference(new.at, here(elements), new.centre(centre))] if rest else []
+    total = [here(elements)] if rest else []
+    if centre is not T.ZERO:
+        total = [_difference(new.at, here(elements), new.centre(centre))]
     for x, extremum in pairs:
         count, m = T.split_coefficient(extremum)
         assert m is not None

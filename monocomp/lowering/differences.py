@@ -65,18 +65,15 @@ def _difference(addends: list[Term]) -> tuple[Term, Term, list[Term]] | None:
             parts = T.addends(T.mul(T.const(-number_, "float"), x))
             if all(p in addends for p in parts):
                 return x, a, [b for b in addends if b is not a and b not in parts]
-    # An element may have another name than the given maximum knows: all that is computed is one,
-    # but for what is read and does not vary with it.
+    # An element may have another name than the given maximum knows: all that is computed is one.
     given = [a for a in addends if _is_given(a)]
     computed = [a for a in addends if a not in given]
     for a in given if computed else ():
         number_, _ = T.split_coefficient(a)
         # -(-x - m) for x + m, which is a difference if m is the largest -x: -(-inf) is no -inf.
         if a in extrema and (number_ < 0 or all(map(T.is_unmasked_if_read, computed))):
-            fixed = [b for b in computed if unclamped(b).op in T.READS and b.free <= a.free]
-            element = [b for b in computed if b not in fixed] or computed
-            x = T.mul(T.const(-1 / number_, "float"), T.add(*element))
-            return x, a, [b for b in addends if b is not a and b not in element]
+            x = T.mul(T.const(-1 / number_, "float"), T.add(*computed))
+            return x, a, [b for b in given if b is not a]
     return None
 
 

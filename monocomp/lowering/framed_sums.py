@@ -50,8 +50,9 @@ class FramedSums:
         self.bound = bound
         self.frames: dict[Term, Frame] = {}
 
-    def add_frame(self, f: Term, element: Term, state: Expr) -> None:
-        """Scale sums by an extremum, which the body has just folded."""
+    def add_frame(self, f: Term, element: Term, state: Expr, old: Expr | None = None) -> None:
+        """Scale sums by an extremum, which the body has just folded; its old value is that of the
+        state, unless it is moved."""
         at = self.body.at
         new = self.body.next_value(state.attr)
         # It is -inf or inf before the first element.
@@ -60,7 +61,10 @@ class FramedSums:
         shift = at.value(settled(new_symbol), role="shift")
         masked = self.body.masked_symbol(element, UNITS[f.attr.monoid])
         self.frames[f] = Frame(
-            at.symbol("old", state, before), new_symbol, at.symbol("shift", shift, REAL), masked
+            at.symbol("old", state if old is None else old, before),
+            new_symbol,
+            at.symbol("shift", shift, REAL),
+            masked,
         )
 
     def add(self, f: Term, parts: Sequence[Term], moved: Sequence[Term] = ()) -> Expr:
@@ -78,8 +82,9 @@ class FramedSums:
             symbol = at.symbol("beside", at.value(beside), at.domain(beside))
             value = T.mul(without_exponent(value), symbol)
         whole = largest(self.bound, condition, exponent)
-        inside = set(T.subterms(whole))
-        frames = {g: frame for g, frame in self.frames.items() if g in inside}
+        inside = [g for g in self.frames if T.holds(whole, g)]
+        outer = [g for g in inside if not any(T.holds(h, g) for h in inside if h is not g)]
+        frames = {g: self.frames[g] for g in outer}
         old, new = self._moved(whole, frames)
         masked = self._masked(exponent, frames)
         base = "acc" if value is not T.ONE else "l_i"

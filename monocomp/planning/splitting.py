@@ -264,10 +264,15 @@ class _Splitting:
         if split is None:
             raise InternalError(f"the centre of a split is lost in {show(value_of(f))}")
         frame_of_split = None
-        bound, condition, _, frame, *_ = split.weights
-        if frame is not None:
-            exponent = largest(bound, condition, frame)
-            frame_of_split = self._stored("M", exponent, stored)
+        bound, condition, _, exponent = split.weights
+        if exponent is not None:
+            frame_of_split = self._stored("M", largest(bound, condition, exponent), stored)
+            own, whole = split.exponent, centred_sum.exponent
+            if own is not None and whole is not None:
+                moved = T.sub(self._stored("C", own.centre, stored), whole.centre)
+                frame_of_split = T.add(frame_of_split, moved)
+            if f.attr.monoid == "max":
+                return f, T.fold("max", (self.split,), self.splits.is_of_row, frame_of_split)
         moves = [
             T.sub(settled(self._stored("C", own.centre, stored)), unit.centre)
             for own, unit in zip(split.units, centred_sum.units, strict=True)

@@ -163,23 +163,29 @@ def _inputs(t: Term) -> list[str]:
     return sorted({s.attr.name for s in T.subterms(t) if s.op == "read"})
 
 
-def multiples_of_logarithms(exponent: Term, other: Term) -> Term:
-    """Return the addends of an exponent that are positive multiples of logarithms of what another
-    adds up, up to factors: x of x + y, beside exp(x) * z."""
-    left, multiples = list(addends(exponent)), list[Term]()
-    for f in (f for a in addends(other) for f in factors(a) if f.op == "exp"):
-        for a in left:
-            ratio = _ratio(a, addends(f.args[0])[0])
-            multiple = addends(T.mul(T.const(ratio, "float"), f.args[0]))
-            if ratio > 0 and all(b in left for b in multiple):
-                left = [b for b in left if b not in multiple]
-                multiples += multiple
-                break
-    return T.add(T.ZERO, *multiples)
+def multiple_among(body: Term, parts: Sequence[Term]) -> tuple[list[Term], Term] | None:
+    """Return c * body, written as one addend or as several, and c, if these are among addends."""
+    for elements in ((body,), addends(body)):
+        number, first = T.split_coefficient(elements[0])
+        unit = factors(first) if first is not None else ()
+        for part in parts if unit else ():
+            ours, product = T.split_coefficient(part)
+            ratio = ours / number
+            if product is None or not isinstance(ratio, Fraction):  # infinities have none
+                continue
+            others = (f for f in factors(product) if f not in unit)
+            scale = T.mul(T.const(ratio, "float"), *others)
+            multiple = [T.mul(scale, x) for x in elements]
+            if set(multiple) <= set(parts):
+                return multiple, scale
+    return None
 
 
-def _ratio(a: Term, b: Term) -> Fraction:
-    """Return a / b, or 0 if that is no number."""
-    (m, x), (n, y) = T.split_coefficient(a), T.split_coefficient(b)
-    is_ratio = x is y and x is not None and isinstance(m, Fraction) and isinstance(n, Fraction)
-    return Fraction(m) / Fraction(n) if is_ratio else Fraction(0)
+def is_power_in(t: Term, exponent: Term) -> bool:
+    """True if exp(exponent) is a power of an exponential that an addend of a term is a multiple
+    of."""
+    for own in map(exponent_of, addends(t)):
+        _, power = multiple_among(own, addends(exponent)) or ([], T.ZERO)
+        if power.op == "const" and power.attr > 0 and T.mul(power, own) is exponent:
+            return True
+    return False

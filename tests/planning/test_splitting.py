@@ -172,6 +172,13 @@ M[i] = mean[k if k < n[i]](X[i,k])
 V[i] = mean[k if k < n[i]]((X[i,k] - M[i]) ** 2)
 return M, V
 """,
+    "weights beside others": """
+input Q[i,d], K[k,d], B[i,k], n[i]: int
+P[i,k] = softmax[k if k < n[i]](Q[i,d] * K[k,d])
+L[i]   = log(sum[k](P[i,k] * sigmoid(B[i,k])))
+E[i]   = sum[k](P[i,k] * exp(B[i,k]))
+return L, E
+""",
     "spread of values": """
 input Q[i,d], K[k,d], V[k,e], n[i]: int
 P[i,k] = softmax[k if k < n[i]](Q[i,d] * K[k,d])

@@ -82,6 +82,11 @@ LOGITS: dict[str, Logits] = {
         lambda a, b: (a.logsumexp(-1) - b.logsumexp(-1)).sigmoid(),
         (1.0, 1.0),
     ),
+    "small gates": _case(
+        "input A[t,v], B[t,v]\nL[t] = log(sum[v](softmax[v](A[t,v]) * sigmoid(B[t,v])))",
+        lambda a, b: (a.log_softmax(-1) + torch.nn.functional.logsigmoid(b)).logsumexp(-1),
+        (1.0, -0.1),
+    ),
     "mean logarithm of labels": _case(
         "input A[t,v], N[t]: int\nL = mean[t](logsumexp[v](A[t,v]) - A[t,N[t]])",
         lambda a: -a.log_softmax(-1)[torch.arange(3), LABELS].mean(),
@@ -111,6 +116,14 @@ EXPONENTIALS: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "gated values": (
         "O[t] = sum[v](softmax[v](U[t,v]) * sigmoid(B[t,v]))",
         lambda u, b: (u.softmax(-1) * b.sigmoid()).sum(-1),
+    ),
+    "logarithm of gated values": (
+        "O[t] = log(sum[v](softmax[v](U[t,v]) * sigmoid(B[t,v])))",
+        lambda u, b: (u.softmax(-1) * b.sigmoid()).sum(-1).log(),
+    ),
+    "values that are exponentials": (
+        "O[t] = sum[v](softmax[v](U[t,v]) * exp(B[t,v]))",
+        lambda u, b: (u.softmax(-1) * b.exp()).sum(-1),
     ),
 }
 

@@ -88,6 +88,10 @@ NEAR_MISSES = {
         f"H[i] = max[k](0.0) - {softmean('X[i,k] + 2', 'S[i,k]', 'k')}",
         f"H[i] = max[k](S[i,k]) - {softmean('S[i,k] ** 2', 'S[i,k]', 'k')}",
         f"H[i] = max[k](inf * S[i,k]) - {softmean('inf * S[i,k]', 'S[i,k]', 'k')}",
+        # exponents of which none is all that is in the maximum
+        "H[i] = max[k](S[i,k] + Y[k]) - max[k](S[i,k] + B[i] * Z[k,k])",
+        "H[i] = max[k](S[i,k] + Y[k]) - max[k if k < i](S[i,k])",
+        "H[i] = max[k](S[i,k] + Y[k])",
     ],
     "anchor_powers": [
         *(
@@ -110,6 +114,7 @@ NEAR_MISSES = {
 ORIGIN = "where(0 < |k|, sum[l](Y[l] * Z[0,l]), 0)"
 FROM_ORIGIN = f"(sum[l](Y[l] * Z[k,l]) - {ORIGIN})"
 OF_X = softmean("X[i,k]", "X[i,k]", "k")
+BESIDE = "X[i,k] + Y[k] - max[l](X[i,l])"
 NEAR = "SE[k](X[i,k] - max[l](X[i,l]), X[i,k]).v"
 NONE = "(not 0 < SE[k](1, X[i,k]).v)"
 MEAN_OF_D, MEAN_OF_X = mean("D[i,k]"), mean()
@@ -168,6 +173,13 @@ VARIANTS = {
         "(i < 2) * max[k](X[i,k]) * SE[k](Y[k], X[i,k]).v / SE[k](1, X[i,k]).v"
         " - (i < 2) * SE[k](Y[k] * X[i,k], X[i,k]).v / SE[k](1, X[i,k]).v"
         " => -(i < 2) * SE[k](Y[k] * (X[i,k] - max[l](X[i,l])), X[i,k]).v / SE[k](1, X[i,k]).v",
+        # in the exponents of other weights
+        "exp(max[k](X[i,k] + Y[k]) - max[k](X[i,k])) * SE[k](D[i,k], X[i,k] + Y[k]).v"
+        f" => exp(max[k]({BESIDE})) * SE[k](D[i,k], {BESIDE}).v",
+        # of numbers that are exponentials
+        "max[k](exp(X[i,k])) - exp(max[k](X[i,k] + exp(X[i,k])) - max[k](exp(X[i,k])))"
+        " * SE[k](1, X[i,k] + exp(X[i,k])).v / SE[k](1, exp(X[i,k])).v"
+        " => -SE[k](exp(X[i,k]) - max[l](exp(X[i,l])), exp(X[i,k])).v / SE[k](1, exp(X[i,k])).v",
     ],
 }
 FAR = "(Y[k] - stop(Y[0]))"
