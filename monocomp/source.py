@@ -14,7 +14,7 @@ from monocomp.declarations.record import record
 from monocomp.declarations.records import by_representative, free_extents
 from monocomp.errors import UnsupportedDtypeError, UnsupportedError
 from monocomp.extents.nominal import SHORT
-from monocomp.machine.locking import BUILDING
+from monocomp.machine.locking import BUILDING, built
 from monocomp.planning.plan import Plan, Planner
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Emission:
         wanted = self.planner.processors or (gpu(self.target).processors if self.target else 1)
         return wanted if self.dialect.merges else 1
 
-    @cached_property
+    @built
     def plan(self) -> Plan:
         """Return the plan."""
         return self.planner.plan(self.extents, self._processors, narrow=self._narrow)
@@ -92,7 +92,7 @@ class Emission:
         """Return the dtypes of inputs of 8 bits."""
         return {n: d for n, d in self.dtypes.items() if d in NARROW}
 
-    @cached_property
+    @built
     def legal(self) -> tuple[Legal, ...]:
         """Return the schedules that each kernel may have."""
         from monocomp.backends.schedules.legal import element_bytes
@@ -106,7 +106,7 @@ class Emission:
             for k in self.plan.kernels
         )
 
-    @cached_property
+    @built
     def schedules(self) -> list[Schedule]:
         """Return the first schedule of each kernel."""
         return list(map(self.dialect.table.first, self.legal))
@@ -168,7 +168,7 @@ class Emission:
         declared, target = self.planner.equations.declared, self.target or ""
         return machine_code(self.module(), declared, self.sizes, self.dtypes, target, form)
 
-    @cached_property
+    @built
     def sizes(self) -> dict[str, int]:
         """Return sizes of the inputs' dimensions: as given, by their roles in the kernels, and
         those that the program declares by the others."""

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
 
 from monocomp.errors import LimitError
+
+_T = TypeVar("_T")
 
 
 class _Building:
@@ -44,3 +48,33 @@ class _Building:
 
 
 BUILDING = _Building()
+
+
+class built(Generic[_T]):
+    """A property that is built once, by the thread that builds (decorator).
+
+    `cached_property` has a lock of its own before Python 3.12, which one thread may hold while it
+    waits for `BUILDING`, and another one wait for while it builds.
+    """
+
+    def __init__(self, build: Callable[[Any], _T]) -> None:
+        self.build = build
+        self.__doc__ = build.__doc__
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, own: None, _: type) -> built[_T]: ...
+
+    @overload
+    def __get__(self, own: object, _: type) -> _T: ...
+
+    def __get__(self, own: object, _: type) -> Any:
+        if own is None:
+            return self
+        with BUILDING:
+            known = vars(own)  # which is looked at first, once this is there
+            if self.name not in known:
+                known[self.name] = self.build(own)
+            return known[self.name]

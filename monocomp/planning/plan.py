@@ -38,7 +38,7 @@ from monocomp.extents.nominal import (
 )
 from monocomp.lowering.guards import guard_reads
 from monocomp.lowering.kernels import lower
-from monocomp.machine.locking import BUILDING
+from monocomp.machine.locking import BUILDING, built
 from monocomp.planning.arranging import Purpose, arrange
 from monocomp.planning.report import report
 from monocomp.planning.search import Budget
@@ -107,7 +107,7 @@ class Plan(Rendered):
         """Return the equations in kernels."""
         return self.equations.of_dtypes(self.dtypes) if self.dtypes else self.equations
 
-    @cached_property
+    @built
     def kernels(self) -> tuple[TileProgram, ...]:
         """Return the tile programs, in the order in which they run.
 
@@ -116,8 +116,7 @@ class Plan(Rendered):
         Raises:
             UnsupportedError: no kernel computes the program.
         """
-        with BUILDING:
-            kernels = self.lowering(self)
+        kernels = self.lowering(self)
         if not self.dtypes:
             return kernels
         known = self.equations.with_slices(self.dtypes)
@@ -126,18 +125,16 @@ class Plan(Rendered):
         seen = {n: d for n, d in known.items() if n not in wide}
         return tuple(k.of_dtypes(seen) for k in kernels)
 
-    @cached_property
+    @built
     def derivation(self) -> Derivation:
         """Return the steps that led from the program as it is written to the loops of its
         kernels."""
-        with BUILDING:
-            return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
+        return self.rewrites.then([*self.decisions, *tiling_steps(self.program, self.kernels)])
 
-    @cached_property
+    @built
     def certificate(self) -> Certificate:
         """Certify what the kernels rest on at these sizes: laws with proofs, side conditions."""
-        with BUILDING:
-            return self.derivation.certify()
+        return self.derivation.certify()
 
     def of_dtypes(self, dtypes: Mapping[str, str]) -> Plan:
         """Return the plan for inputs of dtypes, as far as they are known."""
