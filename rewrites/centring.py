@@ -84,7 +84,8 @@ def centre_exponents(program: Equations) -> Choice | None:
     """  # noqa: E501
     terms = T.subterms(*(e.body for e in program.equations))
     extrema = [t for t in terms if _is_extremum(t)]
-    forms = ((t, form) for t, w in sums(program) for form in _about_maxima(w, extrema))
+    uncentred = ((t, w) for t, w in sums(program) if centred(t) is None)  # else about its mean
+    forms = ((t, form) for t, w in uncentred for form in _about_maxima(w, extrema))
     choices = (replacing({t: form}, program, _add) for t, form in forms)
     return _shorter(program, itertools.chain(choices, _about_frames(program, extrema)))
 

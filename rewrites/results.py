@@ -107,7 +107,7 @@ _SPLIT = "sum[k if c](x * (a + y)) = sum[k if c](x * a) + sum[k if c](x * y)"
 
 
 def _result_of(bindings: Bindings) -> Term | None:
-    """Return the earlier results that an addend a is multiplied with and that leave the sum."""
+    """Return the earlier results that an addend a is multiplied with, if they leave the sum."""
     (bound,), fold = bindings.folds["k"]
     name, extent = bound.attr
     a = bindings.terms["a"]
@@ -116,13 +116,11 @@ def _result_of(bindings: Bindings) -> Term | None:
     _, (_, body) = T.open_fold(fold)
     parts = parts_of("mul", a)
     elements = [f for f in factors(body) if a not in addends(f)]
-    results = [
-        f
-        for f in parts
-        if _is_result(f, name, extent)
-        and may_leave(f, T.mul(T.ONE, *elements, *(g for g in parts if g is not f)))
-    ]
-    return T.mul(*results) if results else None
+    results = [f for f in parts if _is_result(f, name, extent)]
+    leave = (
+        may_leave(f, T.mul(T.ONE, *elements, *(g for g in parts if g is not f))) for f in results
+    )
+    return T.mul(*results) if results and all(leave) else None
 
 
 def _addend(bindings: Bindings) -> Term:

@@ -123,9 +123,11 @@ class Tile:
         return self.value.dtype
 
     def like(self, dims: Sequence[int], shape: Sequence[int]) -> Tile:
-        """Return the same elements with other dimensions."""
+        """Return the same elements with other dimensions. Where each is repeated, they are computed
+        as they were."""
         tile = Tile(self.ops, self.value, dims, shape)
-        tile.source = self.source if tile.dims == self.dims else None
+        is_repeated = all(m in (1, n) for m, n in zip(self.shape, tile.shape, strict=False))
+        tile.source = self.source if tile.dims == self.dims and is_repeated else None
         return tile
 
     def made_by(

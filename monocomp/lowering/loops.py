@@ -336,12 +336,12 @@ class Loops(Values):
         axis = body.loop.axis
         bound = T.index(axis.name, axis.extent)
         for t in T.subterms(*terms):  # prefixes of prefixes come before these
-            if prefix_of(t) is not bound or t in body.scope.memo:
+            if t in body.scope.memo or axis.name not in t.free:
                 continue
-            if self._is_scan(t):
+            if prefix_of(t) is bound and self._is_scan(t):
                 self.add_prefixes(body, elements_of(t, bound))
                 body.scope.memo |= add_prefix(body, t)
-            elif t.attr.is_scaled:  # a loop inside sums it, in a frame that may be carried
+            elif t.op == "fold" and t.attr.is_scaled:  # a loop inside sums it, in such a frame
                 (own,), (condition, _, exponent) = T.open_fold(t)
                 self.add_prefixes(body, [largest(own, condition, exponent)])
 

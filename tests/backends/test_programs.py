@@ -175,6 +175,21 @@ Y[i] = sum[j if j < |v|](A[j + 0] * X[i,j])""",
     "selected": "input W[v], X[j]\nY[j] = sum[v if v == j](W[v] * W[v]) * X[j]",
 }
 
+ENTROPY = "sum[k](softmax[k](Y[k] * C) * log_softmax[k](Y[k] * C))"
+NESTED = {  # results in sums of results
+    "a sum over what follows, beside its own element": """input Y[k]
+M = max[k](sum[l](softmax[l if l > k](Y[l]) * (Y[l] - Y[k // 2])))""",
+    "a mean beside a maximum": """input W[j], X[i], C
+O[i] = var[j](W[j] * max[j](W[j] + C) + log(sum[j](exp(W[j] + C - max[j](W[j] + C))))) * X[i]""",
+    "results that masks keep": f"input Y[k], C\nO = var[l if Y[l] > 0](Y[l] * {ENTROPY})",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_results(name: str) -> None:
+    inputs = make_inputs(NESTED[name], {"i": 4, "j": 3, "k": 5}, torch.float64)
+    compare(NESTED[name], {n: x.numpy() for n, x in inputs.items()}, "torch")
+
 
 def compare(text: str, inputs: Inputs, backend: str) -> None:
     """Compare results and gradients with the oracle's; behind tensors stands NaN."""
