@@ -32,6 +32,11 @@ def test_random_programs_on_triton(seed: int) -> None:
     assert report.outcome in ("run", "refused"), report.text
 
 
+def test_positions_that_an_inner_loop_reads_are_known_nowhere_else() -> None:
+    report = interpreted.call(report_of, 9850129, "triton", "cpu")
+    assert report.outcome == "run", report.text
+
+
 @pytest.mark.parametrize("seed", [*range(21, 26), 100991, 101494, 101598, 101797])
 def test_random_programs_are_written_for_a_gpu(seed: int) -> None:
     """With a GPU's number of processors a plan is another one than in the interpreter."""

@@ -155,8 +155,8 @@ class Context:
     def block(self) -> Iterator[list[Statement]]:
         """Run what is inside with a list of its own for the statements that are put. It may run
         several times, or not at all: names that stand for others that change are read as such, and
-        after it all those that it has given."""
-        outer, self.out, bases = self.out, [], dict(self.bases)
+        after it all those that it has given, of which none is known any more."""
+        outer, self.out, bases, known = self.out, [], dict(self.bases), set(self.known)
         values = self.names.values
         for identifier in [n for n, x in values.items() if x.attr in self.changing]:
             del values[identifier]
@@ -164,7 +164,7 @@ class Context:
         try:
             yield self.out
         finally:
-            self.out, self.bases = outer, bases
+            self.out, self.bases, self.known = outer, bases, known
             for identifier in [n for n, x in values.items() if before.get(n) is not x]:
                 del values[identifier]
 
