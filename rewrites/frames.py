@@ -81,8 +81,8 @@ def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
     holds."""
     exponent = exponent_of(addend)
     condition = T.conjunction(condition, condition_of(addend, exponent))
-    _, rest = T.shares(addend, T.conjuncts(condition))
-    return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(rest)))
+    _, unshared = T.shares(addend, T.conjuncts(condition))
+    return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(unshared)))
 
 
 _EXTREMA = ("fold", "maximum", "minimum", "where")

@@ -228,8 +228,8 @@ class Reading:
                 return T.substitute(fact.alone, substitution)
         weight = self._weight_in(t, known)
         if weight is not None:
-            rest = T.mul(t, T.power_of(weight, -1))
-            return T.mul(*(self._rewritten(f, known, is_exact) for f in (weight, rest)))
+            quotient = T.mul(t, T.power_of(weight, -1))
+            return T.mul(*(self._rewritten(f, known, is_exact) for f in (weight, quotient)))
         visit = partial(self._rewritten, is_exact=is_exact)
         match t.op:
             case "mul":
@@ -476,5 +476,5 @@ def _hoisted(opened: tuple[Term, ...], condition: Term, body: Term) -> Term:
     exponent = T.add(T.ZERO, *filter(is_fixed, addends(exponent_of(unshared))))
     fixed = [f for f in factors(body) if f.op != "exp" and is_fixed(f)]
     varying = T.mul(T.const(1, body.kind), *(f for f in factors(body) if f not in fixed))
-    rest = T.mul(varying, T.exp(T.neg(exponent))) if exponent is not T.ZERO else varying
-    return T.mul(T.fold("sum", opened, condition, rest), *fixed, T.exp(exponent))
+    element = T.mul(varying, T.exp(T.neg(exponent))) if exponent is not T.ZERO else varying
+    return T.mul(T.fold("sum", opened, condition, element), *fixed, T.exp(exponent))

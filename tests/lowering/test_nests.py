@@ -1,4 +1,4 @@
-"""Which loops go one value at a time."""
+"""Loops that go one value at a time."""
 
 from __future__ import annotations
 

@@ -28,42 +28,46 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
     used |= B.Put | B.Meet | B.Send | B.Drain
-    found = _Found(program.body, program.spanning)
-    producer = needed(without(found.telling, used | B.Comment))
+    messages = _Messages(program.body, program.spanning)
+    producer = needed(without(messages.telling, used | B.Comment))
     for s in B.walk(producer):
         if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = needed(without(found.learning, B.Give | B.Comment))
+    consumer = needed(without(messages.learning, B.Give | B.Comment))
     return replace(program, body=_cleared(consumer), producer=producer)
 
 
 # --- numbers ----------------------------------------------------------------------------------
 
 
-class _Found:
-    """Finds what the producer alone computes of an item: numbers that divisions give of it, as what
-    follows from these takes little time, and numbers that all rows of an instance come to.
+class _Messages:
+    """Tell those who use blocks what the producer alone computes of an item: numbers that divisions
+    give of it, as what follows from these takes little time, and numbers that all rows of an
+    instance come to.
 
     Attributes:
+        items: the loops over items.
+        sources: the statements that give such numbers.
+        read: the names that the others read.
         telling, learning: the program where such numbers are told, as soon as all are known that
             a body gives, and where bodies begin with them instead of computing them.
     """
 
     def __init__(self, body: B.Body, spanning: Set[str]) -> None:
         self.items = {s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims)}
-        self.found = {s for items in self.items for s in _found(items, spanning)}
-        self.read = read(needed(without(self._others(body), B.Give | B.Comment)))
+        self.sources = {s for items in self.items for s in _sources(items, spanning)}
+        self.read = read(needed(without(self._without_sources(body), B.Give | B.Comment)))
         self.telling = tuple(map(self._told, body))
         self.learning = tuple(map(self._learnt, body))
 
-    def _others(self, body: B.Body) -> B.Body:
-        """Return the statements that others need."""
-        return tuple(B.inside(s, self._others) for s in body if s not in self.found)
+    def _without_sources(self, body: B.Body) -> B.Body:
+        """Return the statements that those who use blocks have, too."""
+        return tuple(B.inside(s, self._without_sources) for s in body if s not in self.sources)
 
     def _numbers(self, body: B.Body) -> tuple[B.Expr, ...]:
         """Return the numbers that a body gives and others read."""
-        given = (t for s in B.walk(s for s in body if s in self.found) for t in B.targets(s))
-        return tuple({t.attr: t for t in given if t.attr in self.read}.values())
+        targets = (t for s in B.walk(s for s in body if s in self.sources) for t in B.targets(s))
+        return tuple({t.attr: t for t in targets if t.attr in self.read}.values())
 
     def _told(self, s: B.Statement) -> B.Statement:
         """Return a statement that tells numbers as soon as all of a body are known."""
@@ -73,7 +77,7 @@ class _Found:
             if not names and s not in self.items:
                 return told
             own = {t.attr for t in names}
-            last = (n for n, x in enumerate(body) if x in self.found and own & B.given((x,)))
+            last = (n for n, x in enumerate(body) if x in self.sources and own & B.given((x,)))
             at = max(last, default=-1) + 1
             return (*told[:at], B.Tell(names, s.origin), *told[at:])
 
@@ -85,18 +89,18 @@ class _Found:
         def change(body: B.Body) -> B.Body:
             names = self._numbers(body)
             own = {t.attr for t in names}
-            rest = (
+            learning = (
                 self._learnt(x)
                 for x in body
-                if x not in self.found and own.isdisjoint(t.attr for t in B.targets(x))
+                if x not in self.sources and own.isdisjoint(t.attr for t in B.targets(x))
             )
             learn = (B.Learn(names, s.origin),) if names or s in self.items else ()
-            return (*learn, *rest)
+            return (*learn, *learning)
 
         return B.inside(s, change)
 
 
-def _found(items: B.For, spanning: Set[str]) -> Iterator[B.Statement]:
+def _sources(items: B.For, spanning: Set[str]) -> Iterator[B.Statement]:
     """Yield the statements that give such numbers: what else than blocks a loop finds, too."""
     given = B.given(items.body)
     near = {items.variable.attr}  # what follows from the item without a division

@@ -23,7 +23,7 @@ MANY = {"b": 2, "h": 2, "q": 4096, "k": 4096, "e": 64}
     ],
 )
 def test_loops(name: str, extents: dict[str, int], expected: list[str]) -> None:
-    """Those that load rows and columns alone, and no more positions than there are."""
+    """Loops that load rows and columns alone do, with no more positions than there are."""
     source = mc.compile(library.load(name)).source(extents={**MANY, **extents})
     assert re.findall(r"for (\w+ in (?:tl\.)?range\(0, \d+(?:, loop_.*)?\)):", source) == expected
 
