@@ -29,10 +29,10 @@ from monocomp.blocks.operations import (
     where,
 )
 from monocomp.declarations.record import record
+from monocomp.terms.transfer import LARGEST_EXTENT
 from monocomp.tile.printer import show
 
 _MONOTONE = ("coordinate", "add", "sub", "neg", "maximum", "minimum", "mul")
-_LARGEST_INT = (1 << 31) - 1
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 
@@ -246,10 +246,13 @@ def _extremes(c: Context, e: P.Expr) -> tuple[Expr, Expr]:
 
 
 def _over_block(c: Context, x: Expr, layout: tuple[str, ...]) -> tuple[Expr, Expr]:
+    """Return the least and the largest of a tile's elements that are inside, as far as positions
+    go: where a loop ends, Triton subtracts where it begins, and what int32 has at its own ends
+    would overflow if nothing is inside."""
     least = most = x
     inside = [spread(test, layout) for _, test in c.all_inside(layout)]
     if inside:
-        test, ends = joined("&", inside), (number(_LARGEST_INT), number(-_LARGEST_INT - 1))
+        test, ends = joined("&", inside), (number(LARGEST_EXTENT), number(-LARGEST_EXTENT))
         if x.dtype.of:  # a small tensor's type has not their bits
             ends = (full(ends[0], (), INT32), full(ends[1], (), INT32))
         least, most = (where(test, x, end) for end in ends)
