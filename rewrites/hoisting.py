@@ -6,6 +6,8 @@ whatever it is of.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from monocomp import terms as T
 from monocomp.rewrites.single_folds import (
     is_fold,
@@ -15,7 +17,7 @@ from monocomp.rewrites.single_folds import (
     weight_of,
 )
 from monocomp.rewriting.equations import Guard, equations
-from monocomp.rewriting.matching import Bindings
+from monocomp.rewriting.matching import Bindings, parts_of
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import (
@@ -55,34 +57,44 @@ def _is_part(factor: Term, share: Term) -> bool:
     return factor in factors(share)
 
 
-hoisting.add(
-    *equations(
-        """
-        # A factor that is 0 where a condition fails makes the condition a filter.
-        filter_bracket: sum[k if c](d * x) = sum[k if c and d](x)
+_filters = equations(
+    """
+    # A factor that is 0 where a condition fails makes the condition a filter.
+    filter_bracket: sum[k if c](d * x) = sum[k if c and d](x)
 
-        # So does a choice of which the alternative is 0.
-        filter_choice: sum[k if c](where(d, x, 0) * y) = sum[k if c and d](x * y)
-
-        # What a factor reads at a computed position stays guarded by the filter.
-        hoist_guarded_factor: sum[k if c and d](a * x) = where(c, a, 0) * sum[k if c and d](x)
-            needs c free of k, a free of k, a unmasked if read or x a weight,
-            worth a is guarded
-
-        # A factor that does not vary with the index leaves the sum.
-        hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
-            needs a free of k, a unmasked if read or x a weight, worth a is free to leave
-
-        # A sum of ones counts its elements.
-        count_elements: sum[k](1) = |k|
-
-        # A choice of which the first branch is 0 makes a filter of what does not hold then.
-        filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
-        """,
-        a_is_guarded=Guard(_is_guarded),
-        a_is_free_to_leave=Guard(_is_free_to_leave),
-    )
+    # So does a choice of which the alternative is 0.
+    filter_choice: sum[k if c](where(d, x, 0) * y) = sum[k if c and d](x * y)
+    """
 )
+_factors = equations(
+    """
+    # What a factor reads at a computed position stays guarded by the filter.
+    hoist_guarded_factor: sum[k if c and d](a * x) = where(c, a, 0) * sum[k if c and d](x)
+        needs c free of k, a free of k, a unmasked if read or x a weight, worth a is guarded
+
+    # A factor that does not vary with the index leaves the sum.
+    hoist_factor: sum[k if c](a * x) = a * sum[k if c](x)
+        needs a free of k, a unmasked if read or x a weight, worth a is free to leave
+    """,
+    a_is_guarded=Guard(_is_guarded),
+    a_is_free_to_leave=Guard(_is_free_to_leave),
+)
+_others = equations(
+    """
+    # A sum of ones counts its elements.
+    count_elements: sum[k](1) = |k|
+
+    # A choice of which the first branch is 0 makes a filter of what does not hold then.
+    filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
+    """
+)
+hoisting.add(*_filters, *_factors, *_others)
+
+
+def leaving(t: Term) -> Iterator[Term]:
+    """Yield the factors that leave a sum."""
+    matches = (bindings for rule in _factors for bindings in rule.matches(t))
+    return (f for bindings in matches for f in parts_of("mul", bindings.terms["a"]))
 
 
 @hoisting.procedure

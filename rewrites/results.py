@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from monocomp import terms as T
-from monocomp.rewrites.single_folds import may_leave, weight_of
+from monocomp.rewrites.hoisting import leaving
+from monocomp.rewrites.single_folds import weight_of
 from monocomp.rewriting.equations import Guard, equations
 from monocomp.rewriting.matching import Bindings, parts_of
 from monocomp.rewriting.rules import RuleSet
@@ -113,14 +114,13 @@ def _result_of(bindings: Bindings) -> Term | None:
     a = bindings.terms["a"]
     if extent not in a.folded:
         return None
-    _, (_, body) = T.open_fold(fold)
-    parts = parts_of("mul", a)
-    elements = [f for f in factors(body) if a not in addends(f)]
-    results = [f for f in parts if _is_result(f, name, extent)]
-    leave = (
-        may_leave(f, T.mul(T.ONE, *elements, *(g for g in parts if g is not f))) for f in results
-    )
-    return T.mul(*results) if results and all(leave) else None
+    results = [f for f in parts_of("mul", a) if _is_result(f, name, extent)]
+    if not results:
+        return None
+    _, (condition, body) = T.open_fold(fold)
+    elements = (f for f in factors(body) if name in f.free and a not in addends(f))
+    alone = T.fold("sum", (bound,), condition, T.mul(*elements, a))
+    return T.mul(*results) if set(results).issubset(leaving(alone)) else None
 
 
 def _addend(bindings: Bindings) -> Term:

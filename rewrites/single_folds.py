@@ -23,12 +23,6 @@ def weight_of(t: Term, name: str) -> Term:
     return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))
 
 
-def may_leave(factor: Term, x: Term) -> bool:
-    """True if a factor that does not vary with the index may leave a sum of its products with x,
-    as `hoist_factor` needs it."""
-    return T.is_unmasked_if_read(factor) or T.is_nonnegative(x)
-
-
 def reads_computed(t: Term) -> bool:
     """True if a read in t may leave its tensor."""
     return any(map(T.is_computed, T.subterms(t)))

@@ -283,6 +283,11 @@ class Equation(Rule):
                 ),
                 next((g.key for g in guards if g.key), None),
                 stands_at.count(v) > 1,
+                tuple(
+                    _any_of(own)
+                    for c in self.needs
+                    if len(variables[c]) > 1 and (own := tuple(n for n in c if n.name == v))
+                ),
             )
 
         demands = {v: demand(v) for v in self.scopes}

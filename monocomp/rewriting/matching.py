@@ -67,11 +67,13 @@ class Demand:
         key: a value that is the same for all that it takes.
         is_repeated: True if the variable stands in several places, which may have only some of it
             in common.
+        alone: tests that meet needs which otherwise another variable has to meet.
     """
 
     tests: tuple[Test, ...] = ()
     key: Callable[[Bindings], Hashable] | None = None
     is_repeated: bool = False
+    alone: tuple[Test, ...] = ()
 
     def is_met(self, name: str, t: Term, bindings: Bindings) -> bool:
         """True if the variable may be, or take, a term."""
@@ -86,6 +88,10 @@ class Demand:
             key = None if self.key is None else self.key(bindings.with_term(name, x))
             groups.setdefault(key, []).append(x)
         yield from groups.values()
+        for group in groups.values() if self.alone else ():
+            meeting = [x for x in group if all(f(bindings.with_term(name, x)) for f in self.alone)]
+            if 0 < len(meeting) < len(group):
+                yield meeting
         if self.is_repeated and len(allowed) > 1:
             yield from ([x] for x in allowed)
 

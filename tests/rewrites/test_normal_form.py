@@ -122,6 +122,11 @@ VARIANTS = {
     "filter_masked_extremum": [
         "max[k](X[i,k] + where(k <= i, 0, -inf)) => max[k if k <= i](X[i,k])",
     ],
+    "hoist_factor": [
+        # -inf times 0 is 0 in the sum
+        "sum[k](X[i,k] * i * where(0 < B[i], 0, -inf))"
+        " => i * sum[k](X[i,k] * where(0 < B[i], 0, -inf))",
+    ],
     "hoist_addend": [
         "max[k if k < i](X[i,k] + i) => i + max[k if k < i](X[i,k])",
     ],

@@ -79,12 +79,14 @@ CHAINS = [
 
 # A mean beside other distances, whose weights are not its own; and a sum of results, of which an
 # equation that takes all of its addends says nothing, beside a number that another one takes out. A
-# sum in a frame of its own, which the frame of a larger one asks whether it is 0.
+# sum in a frame of its own, which the frame of a larger one asks whether it is 0. A result beside a
+# mask, which does not leave.
 UNDONE = [
     "O = sum[k](X[k] * (Y[k] - max[k](Y[k])) * (Y[k] - mean[k](Y[k])))",
     "input b\nO = sum[i]((2 * X[i] - 2) * (b * (sum[i](X[i]) - log(b) * max[i](X[i])) - log(b)))",
     "Z = sum[k](exp(W[k]))\nV[j] = P[j] / Z - sum[k](exp(W[k]) * P[k]) / Z ** 2\n"
     "O[j] = exp(Y[j]) * (P[j] + 2 * exp(W[j]) * V[j])",
+    "O[i] = sum[k](exp(S[i,k]) * (A[k] + B[k] * sum[k](exp(S[i,k])) * where(C[i] < 0, 0, -inf)))",
 ]
 
 
