@@ -266,8 +266,16 @@ class Rewriter:
     def exhaust(self, rules: RuleSet) -> None:
         """Apply the rules, innermost place first, until none matches."""
         normal = set[Term]()  # terms that the rules leave
+        steps_before = {self._bodies: len(self.steps)}  # of each form of the program
         while self._apply(rules, normal, None):
-            pass
+            first = steps_before.setdefault(self._bodies, len(self.steps))
+            if first < len(self.steps):
+                names = ", ".join(sorted({step.rule for step in self.steps[first:]}))
+                raise InternalError(f"these rules undo one another for ever: {names}")
+
+    @property
+    def _bodies(self) -> tuple[Term, ...]:
+        return tuple(e.body for e in self.program.equations)
 
     def apply(self, rules: RuleSet, place: str | None = None) -> bool:
         """Take one step: at the innermost place where a rule matches, if there is one.

@@ -10,6 +10,7 @@ from monocomp import library
 from monocomp import terms as T
 from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.derivation.rule_sets import RULES, derive, split_normal_form
+from monocomp.errors import InternalError
 from monocomp.language.checker import check
 from monocomp.rewrites.exchange import disorder
 from monocomp.rewriting.driver import Rewriter
@@ -118,6 +119,18 @@ def test_no_rule_is_undone(name: str, side: str) -> None:
 @pytest.mark.parametrize("text", UNDONE)
 def test_no_form_comes_twice(text: str) -> None:
     derived(equations(text))
+
+
+def test_rules_that_undo_one_another_are_named() -> None:
+    def there(t: Term) -> Term | None:
+        return T.function("tanh", *t.args) if t.op == "relu" else None
+
+    def back(t: Term) -> Term | None:
+        return T.function("relu", *t.args) if t.op == "tanh" else None
+
+    rewriter = Rewriter(equations("O[i] = exp(relu(X[i]))"))
+    with pytest.raises(InternalError, match="for ever: back, there"):
+        rewriter.exhaust(RuleSet("both", "", [Rule("there", there), Rule("back", back)]))
 
 
 @pytest.mark.parametrize("text", CENTRED)
