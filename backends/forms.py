@@ -29,10 +29,9 @@ class Forms:
         return DIALECTS[self.legal[0].language]().table.first(self.legal[0])
 
     def candidates(self, count: int) -> list[Schedule]:
-        """Return schedules that are worth measuring: at most so many in the first language, and in
-        each other half as many, as these take longer to compile."""
+        """Return schedules that are worth measuring: at most so many in each language."""
         first, *others = self.legal
-        more = (s for legal in others for s in _admitted(legal, -(-count // 2)))
+        more = (s for legal in others for s in _admitted(legal, count))
         return [*_candidates(first, count), *more]
 
     def usual(self, chosen: Schedule, rivals: Rivals) -> Schedule:
