@@ -171,13 +171,9 @@ def _masked(c: Context, e: P.Expr, want: Layout) -> Expr:
 
 
 def _sign(c: Context, e: P.Expr, want: Layout) -> Expr:
-    a, zero = value(c, e.args[0], want), number(0)
-    if e.kind == "int":
-        negative = where(infix("<", a, zero), number(-1), number(0))
-        return where(infix(">", a, zero), number(1), negative)
-    other = infix("*", number(0.0, "float"), a)  # of NaN, NaN
-    negative = where(infix("<", a, zero), number(-1.0, "float"), other)
-    return where(infix(">", a, zero), number(1.0, "float"), negative)
+    a, below, at, above = value(c, e.args[0], want), *(number(n, e.kind) for n in (-1, 0, 1))
+    negative = where(infix("<", a, number(0)), below, at)
+    return where(infix(">", a, number(0)), above, negative)
 
 
 def _larger_or_smaller(c: Context, e: P.Expr, want: Layout) -> Expr:
