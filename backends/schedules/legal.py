@@ -9,7 +9,7 @@ tiles where the kernel has them. Which of these is good is the table's business.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -184,6 +184,8 @@ class Legal:
             return None
         if shape.descriptors and not self.has_descriptors:
             return None
+        if self._is_short(shape.rows + shape.streams):
+            return None
         lengths = dict(zip(self.rows, shape.rows, strict=True))
         lengths |= dict(zip(self.streams, shape.streams, strict=True))
         axes = self.program.axis_names("row") + self.program.axis_names("stream")
@@ -251,11 +253,19 @@ class Legal:
         """List how many positions of the grid may take turns, the best number first."""
         return orders(self.resources)
 
+    @property
+    def _least(self) -> int:
+        """Return the length of the shortest blocks: products have as many elements to sum."""
+        return MIN_DOT if self.multiplies else SHORTEST
+
+    def _is_short(self, lengths: Iterable[int]) -> bool:
+        return min(lengths, default=self._least) < self._least
+
     @cached_property
     def _longest(self) -> dict[str, int]:
         """Return the longest block of each axis that is of use."""
         sizes = {a: self.sizes.get(self.program.axes[a].extent) for a in self.rows + self.streams}
-        least = {a: MIN_DOT if self.multiplies or a in self.rows else SHORTEST for a in sizes}
+        least = {a: MIN_DOT if a in self.rows else self._least for a in sizes}
         return {
             a: 1 << 16 if size is None else max(least[a], power_of_two(size))
             for a, size in sizes.items()
@@ -290,6 +300,8 @@ class Legal:
             return False
         if schedule.group_size > 1 and not is_grouped(self.program):
             return False
+        if self._is_short(schedule.lengths.values()):
+            return False
         resources = self.resources_of(schedule)
         if schedule.registers not in (0, resources.register_limit(schedule)):
             return False
@@ -298,9 +310,8 @@ class Legal:
     def smaller(self, shape: Shape) -> Iterator[Shape]:
         """Yield a shape with its longest block halved, again and again, and the smallest in the
         end. Each comes with more warps as well: before it where a thread lacks registers."""
-        least = MIN_DOT if self.multiplies else SHORTEST
         yield from self._with_warps(shape)
-        while (longest := max((*shape.rows, *shape.streams), default=0)) > least:
+        while (longest := max((*shape.rows, *shape.streams), default=0)) > self._least:
             lengths = [*shape.rows, *shape.streams]
             lengths[lengths.index(longest)] //= 2
             rows, streams = lengths[: len(shape.rows)], lengths[len(shape.rows) :]
@@ -332,14 +343,12 @@ class Legal:
             steps += [shape._replace(instances=shape.instances + n) for n in (1, -1)]
         steps += [shape._replace(descriptors=not shape.descriptors)]
         steps += [shape._replace(split_axes=not shape.split_axes)]
-        least = MIN_DOT if self.multiplies else SHORTEST
         kept = (
             s
             for s in steps
             if s.stages in _STAGES
             and s.warps in _WARPS[self.multiplies]
             and bool(shape.instances) <= s.instances <= _MOST_INSTANCES
-            and min((*s.rows, *s.streams), default=least) >= least
         )
         schedules = (self.schedule(s) for s in kept)
         shapes = dict.fromkeys(self.shape(s) for s in schedules if s is not None)

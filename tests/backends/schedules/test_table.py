@@ -123,6 +123,8 @@ def test_what_is_admitted() -> None:
     assert space.admits(replace(good, blocks=((k, stream), (q, rows))))
     assert not space.admits(replace(good, blocks=((q, rows),)))
     assert not space.admits(replace(good, blocks=((q, rows), ("x", stream))))
+    assert not space.admits(replace(good, blocks=((q, rows), (k, 8))))  # products sum more
+    assert space.schedule(space.shape(good)._replace(streams=(8,))) is None
     assert not space.admits(replace(good, programs=132))
     assert not space.admits(replace(good, blocks=((q, 256), (k, 512)), num_stages=4))
     in_splits = spaces("attention", 1, 65536, 128)[0]
