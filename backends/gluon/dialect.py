@@ -57,7 +57,7 @@ def _taken(program: TileProgram, kernel: str) -> set[str]:
     pairs = product(program.axes, program.axes, (False, True))
     layouts = {layout_name(B.Registers((a, b), in_rows=rows)) for a, b, rows in pairs}
     rows = {f"{kind}_{a.upper()}" for a in program.axes for kind in ("ROWS", "LAYOUT")}
-    parts = {f"{kernel}_consumer", f"{kernel}_producer"}
+    parts = {f"{kernel}_{role}" for role in ("consumer", "producer", "finder")}
     own = {"STAGES", "GROUPS", "GROUP", "TURNS", "WIDTH", "ITEMS", "n", "rings"}
     return {*layouts, *rows, *parts, *own, *ITEM_NAMES}
 

@@ -4,7 +4,7 @@ operands in shared memory, and the rings through which a producer hands blocks o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from monocomp import blocks as B
@@ -12,7 +12,8 @@ from monocomp.backends.line_breaks import fill, fit
 from monocomp.backends.triton.printer import Printer, call
 from monocomp.blocks.operations import infix, is_number, number, select
 from monocomp.blocks.passes.crossing import crossing
-from monocomp.blocks.passes.division import GROUP, GROUPS, WARPGROUP
+from monocomp.blocks.passes.division import GROUP, WARPGROUP
+from monocomp.blocks.passes.own_rows import GROUPS, TOLD
 from monocomp.blocks.passes.persistence import ITEM
 from monocomp.blocks.passes.registers import tiles
 from monocomp.machine.gpus import HOPPER
@@ -55,9 +56,10 @@ class GluonPrinter(Printer):
             isinstance(s, B.For) and isinstance(s.range, B.Claims) for s in program.body
         )
         self.rings += _TOLD if self.is_persistent else ()
-        learnt = (len(s.targets) for s in B.walk(program.body) if isinstance(s, B.Learn))
-        self.words = 1 + max(learnt, default=0)  # of a slot: an item, and what is told of it
-        self.is_producer = False
+        told = (s for s in B.walk((*program.producer, *program.finder)) if isinstance(s, B.Tell))
+        words = (len(s.values) + len(s.own) * max(HOPPER.warpgroups) for s in told)
+        self.words = 1 + max(words, default=0)  # of a slot: an item, and what is told of it
+        self.claims = False  # in the part that does
         self.heard: B.Statement | None = None  # what learns of an item that has been heard of
 
     def kernel(self) -> list[str]:
@@ -66,12 +68,15 @@ class GluonPrinter(Printer):
         self.out = []
         consumer = self._part("consumer", self._consumer, [f"{GROUP.attr}: gl.constexpr"])
         self.out += ["", ""]
-        self.is_producer = True
-        producer = self._part("producer", partial(self._placed_body, p.producer))
-        self.is_producer = False
-        self.out += ["", "", "@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
+        others = {}
+        for role, body in (("producer", p.producer), ("finder", p.finder)):
+            self.claims = body is (p.finder or p.producer)
+            if body:
+                others[role] = self._part(role, partial(self._placed_body, body))
+                self.out += ["", ""]
+        self.out += ["@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._memory()
-        self._specialised(consumer, producer)
+        self._specialised(consumer, others)
         return self.out
 
     def _part(self, role: str, put: Callable[[], None], more: Sequence[str] = ()) -> list[str]:
@@ -91,7 +96,7 @@ class GluonPrinter(Printer):
         given = [*arguments, "rings", *more]
         self.out += ["@gluon.jit", *fill(f"def {self.program.name}_{role}(", given, "):", 0)]
         self.out += fill("(", self.rings, ") = rings", 1)
-        self.out += turns
+        self.out += (x for x in turns if x.split()[0] in used)
         put()
         return [*(a.partition(":")[0] for a in arguments), "rings"]
 
@@ -142,7 +147,8 @@ class GluonPrinter(Printer):
                 self._put(f"{barrier} = gl.allocate_shared_memory({memory})", 1)
             self._put("for n in gl.static_range(2):", 1)
             self._put(f"mbarrier.init({full}.index(n), count=1)", 2)
-            self._put(f"mbarrier.init({empty}.index(n), count={GROUPS.attr})", 2)
+            learning = f"{GROUPS.attr} + 1" if p.finder else GROUPS.attr
+            self._put(f"mbarrier.init({empty}.index(n), count={learning})", 2)
         self._put("fence_async_shared()", 1)
         self.out += fill("rings = (", self.rings, ")", 1)
 
@@ -159,20 +165,21 @@ class GluonPrinter(Printer):
         self._put("for n in gl.static_range(2):", 1)
         self._put(f"mbarrier.init({name}_full.index(n), count={GROUPS.attr})", 2)
 
-    def _specialised(self, consumer: Sequence[str], producer: Sequence[str]) -> None:
-        """Put what runs the parts, called with these arguments."""
+    def _specialised(self, consumer: Sequence[str], others: Mapping[str, Sequence[str]]) -> None:
+        """Put what runs the parts, called with these arguments; others have a warp each."""
         name = self.program.name
         for count in sorted(HOPPER.warpgroups, reverse=True):
             groups = HOPPER.warpgroups[count]
             # The first warpgroup is there when others begin, and has what they leave.
-            warps = [WARPGROUP] * (count - 1) + [1]
-            registers = [groups.registers] * (count - 1) + [groups.producer]
+            warps = [WARPGROUP] * (count - 1) + [1] * len(others)
+            registers = [groups.registers] * (count - 1) + [groups.producer] * len(others)
             self._put(f"if {GROUPS.attr} == {count}:", 1)
             self._put("gl.warp_specialize(", 2)
             self._put("[", 3)
             for n in range(count):
                 self.out += fill(f"({name}_consumer, (", [*consumer, str(n)], ")),", 4)
-            self.out += fill(f"({name}_producer, (", producer, ")),", 4)
+            for role, given in others.items():
+                self.out += fill(f"({name}_{role}, (", given, ")),", 4)
             self._put("],", 3)
             self._put(f"{warps},", 3)
             self._put(f"{registers},", 3)
@@ -250,12 +257,14 @@ class GluonPrinter(Printer):
             case B.For(range=B.Claims() as claims):
                 self._claims(s, claims, indent)
             case B.Tell():
-                self._tell((ITEM, *s.values), indent)
+                self._tell((ITEM, *s.values), indent, s.own)
             case B.Learn():
                 if s is not self.heard:
                     self._hear(indent)
                 for n, target in enumerate(s.targets, start=1):
-                    self._word(n, target, indent)
+                    self._word(self._place(n), target, indent)
+                for target, place in zip(s.own, self._own_places(len(s.targets)), strict=False):
+                    self._word(f"{place} + {GROUP.attr}", target, indent)
                 self._put("mbarrier.arrive(item_ring_empty.index(item_slot), count=1)", indent)
                 self._follow("item", "2", indent)
             case _:
@@ -282,14 +291,14 @@ class GluonPrinter(Printer):
         """Put a loop over items: who asks for blocks claims them, the others wait until they are
         told."""
         item, stop = s.variable.attr, self._expr(claims.stop)
-        if self.is_producer:
+        if self.claims:
             self._put(f"{item} = gl.program_id(0)", indent)
         else:
             self._hear(indent)
             self.heard = s.body[0]
         self._put(f"while {item} < {stop}:", indent)
         self._body(s.body, indent + 1)
-        if self.is_producer:
+        if self.claims:
             counter = self._expr(claims.counter)
             claimed = f'gl.atomic_add({counter}, 1, sem="relaxed")'
             self._put(f"{item} = gl.num_programs(0) + {claimed}", indent + 1)
@@ -297,22 +306,31 @@ class GluonPrinter(Printer):
         else:
             self._hear(indent + 1)
 
-    def _tell(self, values: Sequence[B.Expr], indent: int) -> None:
-        """Put numbers into the ring of items."""
+    def _tell(self, values: Sequence[B.Expr], indent: int, own: Sequence[B.Expr] = ()) -> None:
+        """Put numbers into the ring of items, and some for each warpgroup."""
         self._put("mbarrier.wait(item_ring_empty.index(item_slot), item_phase ^ 1)", indent)
         for n, x in enumerate(values):
             self._put(call("tell", "item_ring", self._place(n), self._expr(x)), indent)
+        if own:
+            self._put(f"for {TOLD.attr} in gl.static_range({GROUPS.attr}):", indent)
+        for x, place in zip(own, self._own_places(len(values) - 1), strict=False):
+            given = "item_ring", f"{place} + {TOLD.attr}", self._expr(x)
+            self.out += fit("", call("tell", *given), "", indent + 1)
         self._put("mbarrier.arrive(item_ring_full.index(item_slot), count=1)", indent)
         self._follow("item", "2", indent)
 
     def _hear(self, indent: int) -> None:
         """Put the wait for an item."""
         self._put("mbarrier.wait(item_ring_full.index(item_slot), item_phase)", indent)
-        self._word(0, ITEM, indent)
+        self._word(self._place(0), ITEM, indent)
 
-    def _word(self, n: int, target: B.Expr, indent: int) -> None:
+    def _word(self, place: str, target: B.Expr, indent: int) -> None:
         """Put what takes a number from the ring of items."""
-        self._put(f"{target.attr} = {call('told', 'item_ring', self._place(n))}", indent)
+        self._put(f"{target.attr} = {call('told', 'item_ring', place)}", indent)
+
+    def _own_places(self, others: int) -> Iterator[str]:
+        """Yield where the item's slot has numbers for each warpgroup, behind others for all."""
+        return (self._place(n) for n in range(1 + others, self.words, max(HOPPER.warpgroups)))
 
     def _place(self, n: int) -> str:
         """Return where a number of the item's slot is."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from monocomp.blocks import Argument, BlockProgram, Send, walk
 from monocomp.blocks.masking.filters import KINDS
-from monocomp.blocks.passes.division import GROUPS
+from monocomp.blocks.passes.own_rows import GROUPS
 from monocomp.errors import InternalError
 from monocomp.host import arguments as A
 from monocomp.host.building import Interface

@@ -81,6 +81,8 @@ class BlockProgram:
         added: the integer parameters of sums and products.
         rings: what blocks go through that are asked for ahead.
         producer: what a warp of its own runs, which asks for them.
+        finder: what another warp runs, which finds out where blocks are and tells the others; if
+            there is none, the producer does.
         divided: the rows of one warpgroup along each axis whose rows are divided among several.
         precision: that of products of float32, if there are products.
         maps: the kernels that list the blocks of its loops, by number.
@@ -99,6 +101,7 @@ class BlockProgram:
     added: tuple[str, ...] = ()
     rings: tuple[Ring, ...] = ()
     producer: Body = ()
+    finder: Body = ()
     divided: Mapping[str, Expr] = field(default_factory=dict)
     precision: Expr | None = None
     rows: Mapping[str, Rows] = field(default_factory=dict)
@@ -124,6 +127,9 @@ class BlockProgram:
             yield from _lines(f.body, "  ")
             yield f"  return {', '.join(map(show, f.results))}", None
         yield f"kernel {self.name}({', '.join(a.name.attr for a in self.arguments)})", None
+        if self.finder:
+            yield "  finder:", None
+            yield from _lines(self.finder, "    ")
         if self.producer:
             yield "  producer:", None
             yield from _lines(self.producer, "    ")

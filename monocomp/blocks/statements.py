@@ -345,24 +345,30 @@ class Turn:
 
 @record(eq=False)
 class Tell:
-    """Tell others the item that has been claimed, and numbers that follow from it."""
+    """Tell others the item that has been claimed, and numbers that follow from it; and to each
+    warpgroup its own of some."""
 
     values: tuple[Expr, ...]
     origin: Origin | None = None
+    own: tuple[Expr, ...] = ()
 
     def __str__(self) -> str:
-        return f"tell {', '.join(map(show, self.values))}".strip()
+        own = "".join(f", to each {show(x)}" for x in self.own)
+        return f"tell {', '.join(map(show, self.values))}{own}".strip()
 
 
 @record(eq=False)
 class Learn:
-    """`targets = ` the numbers that have been told with an item."""
+    """`targets = ` the numbers that have been told with an item, and `own` those that have been
+    told to one warpgroup."""
 
     targets: tuple[Expr, ...] = field(metadata=GIVES)
     origin: Origin | None = None
+    own: tuple[Expr, ...] = field(default=(), metadata=GIVES)
 
     def __str__(self) -> str:
-        return f"learn {', '.join(map(typed, self.targets))}".strip()
+        own = "".join(f", own {typed(x)}" for x in self.own)
+        return f"learn {', '.join(map(typed, self.targets))}{own}".strip()
 
 
 @record(eq=False)

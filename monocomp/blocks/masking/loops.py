@@ -341,8 +341,11 @@ def _ahead(c: Context, stream: Stream, body: Body) -> None:
         stream.range, stream.sliding = (number(0), high), (position, high)
         stream.covered = is_dense(stream.loop)
         c.say("The last block slides back to the end; what it has twice is masked.")
-        is_any = infix("<", low, high) if stream.phases.is_tested else None
-        with c.under(is_any), c.loop(position, over_blocks(axis, low, high, None)) as position:
+        # Own rows, where these are divided, have blocks in a part of what all have.
+        start = c.set_bound("start", axis, extreme("maximum", low, c.names.index("low", axis)))
+        stop = extreme("minimum", high, c.names.index("high", axis))
+        is_any = infix("<", start, stop) if stream.phases.is_tested else None
+        with c.under(is_any), c.loop(position, over_blocks(axis, start, stop, None)) as position:
             first = c.let(c.targets.index("first", axis), extreme("minimum", position, last))
             end = infix("-", high, number(1))
             c.let(c.targets.axis(axis), extreme("minimum", _plus(c, axis, first), end))

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monocomp import blocks as B
-from monocomp.blocks.names import option
 from monocomp.blocks.operations import cdiv, extreme, infix, is_number, name, number, select
+from monocomp.blocks.passes.own_rows import GROUPS, OwnRows, own_rows
 from monocomp.blocks.passes.unread import needed, without
 from monocomp.errors import UnsupportedError
 
 WARPGROUP = 4  # warps
 _COMPUTING = B.Store | B.Clear | B.Issue | B.Wait | B.Comment
-GROUPS = option("GROUPS")  # how many warpgroups compute
 GROUP = name("GROUP", B.INT)  # the number of one of them
 
 
@@ -41,12 +40,14 @@ def divide(program: B.BlockProgram) -> B.BlockProgram:
         B.Assign((lengths[a],), infix("//", whole, GROUPS), program.axes[a], is_static=True)
         for a, whole in rows.items()
     )
-    divided = needed(_Division(program, lengths).body(program.body))
+    own = own_rows(program, rows.keys())
+    divided = needed(_Division(program, lengths, own).body(program.body))
     groups = B.Argument("groups", "", 0, GROUPS, True)
+    program = own.settled(replace(program, body=divided))
     return replace(
         program,
         arguments=(*program.arguments, groups),
-        body=(*shares, *divided),
+        body=(*shares, *program.body),
         divided=lengths,
     )
 
@@ -63,15 +64,17 @@ class _Division:
     """Gives a warpgroup its own rows: where they begin, and all that follows from that. Numbers
     that follow from all rows of the instance are computed beside its own."""
 
-    def __init__(self, program: B.BlockProgram, lengths: Mapping[str, B.Expr]) -> None:
-        self.program, self.lengths = program, lengths
+    def __init__(
+        self, program: B.BlockProgram, lengths: Mapping[str, B.Expr], told: OwnRows
+    ) -> None:
+        self.program, self.lengths, self.told = program, lengths, told
         self.axes = {rows.start.attr: a for a, rows in program.rows.items() if a in lengths}
-        self.own: dict[str, B.Expr] = {}  # by the name of what begins all rows, or counts them
+        # By the name of what begins all rows, counts them, or is what they come to.
+        self.own: dict[str, B.Expr] = {**told.names}
         self.common: dict[str, B.Expr] = {}  # by the name that own rows give another value
         statements = list(B.walk(program.body))
-        whiles = [s for s in statements if isinstance(s, B.While)]
         # Names that say where a stretch of blocks is, which all rows have in common.
-        self.stretches = B.given(whiles)
+        self.stretches = {n for s in statements if isinstance(s, B.While) for n in _led_by(s)}
         self.meet = any(isinstance(s, B.Meet) for s in statements)  # those without rows as well
         self.taken = program.taken
         for target in self._varying(statements):
@@ -101,13 +104,15 @@ class _Division:
             case B.For() if any(isinstance(x, B.Meet) for x in s.body):  # all go over all blocks
                 yield from (replace(x, body=self._same(s.body)) for x in self._of_all_rows(s))
             case B.Assign() | B.Learn() if starts := [t for t in s.targets if t.attr in self.axes]:
-                yield s
+                yield self.told.learnt(s) if isinstance(s, B.Learn) else s
                 for target in starts:
                     axis = self.axes[target.attr]
                     first, length = self._fresh(target, "own"), self.lengths[axis]
                     start = infix("+", target, infix("*", GROUP, length))
                     yield B.Assign((first,), start, s.origin)
                     self.own |= {target.attr: first, self.program.lengths[axis].attr: length}
+            case B.Learn():
+                yield self.told.learnt(s)
             case B.While():
                 yield B.inside(B.with_roots(s, self._of_all), self.body)
             case B.Assign(targets=(target,)) if self._is_of_stretch(target):
@@ -125,7 +130,7 @@ class _Division:
         """Yield the numbers, by name, that are others for own rows, but for those of blocks."""
         loops = [s for s in statements if isinstance(s, B.For) and isinstance(s.range, B.Blocks)]
         of_blocks = B.given(loops)
-        names = {*self.axes}
+        names = {*self.axes, *self.told.names}
         for s in statements:
             match s:
                 case B.Assign(targets=(B.Expr(layout=()) as target,)):
@@ -192,6 +197,18 @@ class _Division:
 
     def _fresh(self, like: B.Expr, suffix: str) -> B.Expr:
         return replace(like, attr=B.fresh(f"{like.attr}_{suffix}", self.taken))
+
+
+def _led_by(loop: B.While) -> set[str]:
+    """Return the names given in a loop that lead to its end, or are told in it."""
+    given, names = B.given(loop.body), B.names_of((replace(loop, body=()),))
+    names |= {t.attr for s in loop.body if isinstance(s, B.Learn) for t in s.targets}
+    while True:
+        made = (s for s in B.walk(loop.body) if any(t.attr in names for t in B.targets(s)))
+        further = {n for s in made for e in B.roots(s) for n in e.read_names}
+        if further <= names:
+            return names & given
+        names |= further
 
 
 def _stream(s: B.For | B.If) -> B.For | None:

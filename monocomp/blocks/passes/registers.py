@@ -25,8 +25,9 @@ def place(program: B.BlockProgram) -> B.BlockProgram:
     Raises:
         UnsupportedError: for what needs other positions than products have.
     """
-    body, producer = (_placed(program, body) for body in (program.body, program.producer))
-    return replace(program, body=body, producer=producer)
+    parts = program.body, program.producer, program.finder
+    body, producer, finder = (_placed(program, part) for part in parts)
+    return replace(program, body=body, producer=producer, finder=finder)
 
 
 def _placed(program: B.BlockProgram, body: B.Body) -> B.Body:
@@ -112,6 +113,8 @@ class _Placer:
                 )
             case B.Put():
                 return replace(s, value=self._placed(s.value, self._usual(s.value.layout)))
+            case B.Tell():
+                return replace(s, own=tuple(self._placed(x, None) for x in s.own))
             case B.Send() | B.Meet():  # of parts, which lie as they are
                 return s
             case B.Issue() if s.product.op == "crossed":

@@ -205,11 +205,16 @@ def _sunk(body: Sequence[B.Statement]) -> B.Body:
 def _followed(s: B.Statement, stop: B.Expr) -> B.Statement:
     """Return a load of a block that another one follows: all of it is below where these stop."""
     match s:
-        case B.Load(access=B.Descriptor(within=B.Within() as within) as access) if are_same(
-            within.high, stop
-        ) and is_number(within.low, 0):
+        case B.Load(access=B.Descriptor(within=B.Within() as within) as access) if is_number(
+            within.low, 0
+        ) and any(are_same(within.high, x) for x in _bounds(stop)):
             return replace(s, access=replace(access, within=None))
     return s
+
+
+def _bounds(e: B.Expr) -> tuple[B.Expr, ...]:
+    """Return numbers that are not below a value."""
+    return e.args if e.op == "minimum" else (e,)
 
 
 def _with_dtypes(e: B.Expr, tensors: Mapping[str, B.Expr]) -> B.Expr:

@@ -94,8 +94,8 @@ class _Spanning:
         names: dict[B.Expr, B.Expr] = {}
         assert isinstance(s, B.Assign)
         whole = s.value.args[0] if s.value.op == "cast" else s.value
-        for x in () if _is_come_to(whole) else B.subexpressions(s.value):
-            if _is_come_to(x) and x not in names:
+        for x in () if is_come_to(whole) else B.subexpressions(s.value):
+            if is_come_to(x) and x not in names:
                 names[x] = name(B.fresh(f"{s.targets[0].attr}_rows", self.taken), x.dtype)
                 yield B.Assign((names[x],), x, s.origin)
         yield replace(s, value=_with(s.value, names))
@@ -109,7 +109,7 @@ class _Spanning:
         return extreme("minimum", value, self.last) if is_row else value
 
 
-def _is_come_to(e: B.Expr) -> bool:
+def is_come_to(e: B.Expr) -> bool:
     """True if this is a number that rows come to, of which the compiler knows nothing."""
     return e.op == "unknown" and e.args[0].op == "reduce"
 

@@ -1,11 +1,12 @@
 """`specialise`: a warp of its own asks for blocks, and the others use them: what they wait for is a
 block, never an address.
 
-Both run the same loops. Of what is computed the producer keeps what says where blocks are, and
-the others leave out what only that needed. Where items are divided into positions, or all rows of
-an instance say where blocks are, the producer alone finds out and tells the others, who wait for
-nothing else. Where the last block comes first, elements that it has beyond the end of the loop are
-cleared before the loop.
+Both run the same loops. Of what is computed the producer keeps what says where blocks are, and the
+others leave out what only that needed. Where items are divided into positions the producer alone
+finds out, and tells the others, who wait for nothing else. Where all rows of an instance say where
+blocks are, that takes longer than the last blocks of an item before: a finder does it, another
+warp, which may be an item ahead, and tells the producer as well. Where the last block comes first,
+elements that it has beyond the end of the loop are cleared before the loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from monocomp.blocks.passes.spanning import comes_of_rows
 from monocomp.blocks.passes.unread import needed, read, without
 from monocomp.errors import UnsupportedError
 
+_ASKING = B.Give | B.Comment
+
 
 def specialise(program: B.BlockProgram) -> B.BlockProgram:
     """Give what asks for blocks to a producer.
@@ -27,26 +30,30 @@ def specialise(program: B.BlockProgram) -> B.BlockProgram:
         UnsupportedError: where a block is depends on a tile.
     """
     used = B.Store | B.Take | B.Clear | B.Release | B.Issue | B.Wait
-    used |= B.Put | B.Meet | B.Send | B.Drain
+    used |= B.Put | B.Meet | B.Send | B.Drain | B.Comment
     messages = _Messages(program.body, program.spanning)
-    producer = needed(without(messages.telling, used | B.Comment))
-    for s in B.walk(producer):
+    finder: B.Body = ()
+    if messages.have_finder:
+        finder = needed(without(messages.telling, used | B.Give))
+    producer = needed(without(messages.learning if finder else messages.telling, used))
+    for s in B.walk((*finder, *producer)):
         if any(not program.spanning.issuperset(t.layout) for t in B.targets(s)):
             raise UnsupportedError("where a block of a tensor is depends on a tile")
-    consumer = needed(without(messages.learning, B.Give | B.Comment))
-    return replace(program, body=_cleared(consumer), producer=producer)
+    consumer = needed(without(messages.learning, _ASKING))
+    return replace(program, body=_cleared(consumer), producer=producer, finder=finder)
 
 
 # --- numbers ----------------------------------------------------------------------------------
 
 
 class _Messages:
-    """Tell those who use blocks what the producer alone computes of an item: numbers that divisions
-    give of it, as what follows from these takes little time, and numbers that all rows of an
-    instance come to.
+    """Tell others what the producer, or the finder, alone computes of an item: numbers that
+    divisions give of it, as what follows from these takes little time, and numbers that all rows of
+    an instance come to.
 
     Attributes:
         items: the loops over items.
+        have_finder: True if the producer is told as well.
         sources: the statements that give such numbers.
         read: the names that the others read.
         telling, learning: the program where such numbers are told, as soon as all are known that
@@ -55,8 +62,10 @@ class _Messages:
 
     def __init__(self, body: B.Body, spanning: Set[str]) -> None:
         self.items = {s for s in body if isinstance(s, B.For) and isinstance(s.range, B.Claims)}
+        self.have_finder = bool(self.items and spanning)
         self.sources = {s for items in self.items for s in _sources(items, spanning)}
-        self.read = read(needed(without(self._without_sources(body), B.Give | B.Comment)))
+        apart = B.Comment if self.have_finder else _ASKING
+        self.read = read(needed(without(self._without_sources(body), apart)))
         self.telling = tuple(map(self._told, body))
         self.learning = tuple(map(self._learnt, body))
 

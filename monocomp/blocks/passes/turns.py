@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from monocomp import blocks as B
 from monocomp.blocks.operations import infix, joined, name, number
-from monocomp.blocks.passes.division import GROUP, GROUPS
+from monocomp.blocks.passes.division import GROUP
+from monocomp.blocks.passes.own_rows import GROUPS
 from monocomp.blocks.passes.pipeline import STAGES
 from monocomp.machine.gpus import HOPPER
 from monocomp.tile.operations import unit_of

@@ -34,6 +34,8 @@ def of_program(program: B.BlockProgram) -> Iterator[tuple[str, B.BlockProgram]]:
         yield f"consumer: {what}", replace(program, body=body)
     for what, body in _of_body(program.producer):
         yield f"producer: {what}", replace(program, producer=body)
+    for what, body in _of_body(program.finder):
+        yield f"finder: {what}", replace(program, finder=body)
 
 
 def _of_body(body: B.Body) -> Iterator[tuple[str, B.Body]]:

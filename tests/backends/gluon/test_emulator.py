@@ -202,10 +202,12 @@ def runs_apart(run: Run) -> Iterator[Call]:
 
 
 def test_runs() -> None:
-    """The producer finds where runs are, and tells it; nothing between them is multiplied."""
+    """A warp finds where runs are, and tells it; nothing between them is multiplied."""
     made = emitted("document", 0)
     assert made is not None
-    assert sum(isinstance(s, B.Tell) for s in B.walk(made[0].producer)) == 2
+    assert sum(isinstance(s, B.Tell) for s in B.walk(made[0].finder)) == 2
+    learning = [s for s in B.walk(made[0].body) if isinstance(s, B.Learn)]
+    assert max(len(s.own) for s in learning) == 4  # both ends of what some rows admit, and all
     for run in RUNS:
         for call in runs_apart(run):
             call.check(*made, run)
@@ -249,6 +251,7 @@ EQUIVALENT = {
     r"wait for acc before release K_ring": "it is released later than it could be",
     r"give (Q|V)_ring.* before give K_ring": "the other rings have room for what comes later",
     r"another slot .*wait\(item_ring_empty": "who has learnt numbers has learnt those before",
+    r"another slot .*wait\(item_ring_full": "a finder tells the first item's blocks at once, too",
 }
 PARTS = 16
 _FOUND = (Fault, AssertionError, LookupError, NameError, TypeError, AttributeError, ValueError)
