@@ -1,4 +1,5 @@
-"""Makes Triton's interpreter quicker, without a change to what it computes.
+"""Makes Triton's interpreter quicker, without a change to what it computes, and as strict as
+compiled kernels are about the ends of loops.
 
 It looks up the language's functions again at each call of a device function, builds a table
 of dtypes for each tensor, and reduces and scans one element at a time where a function says
@@ -34,6 +35,16 @@ def install() -> None:
         if original is not None:
             ORIGINALS[name] = original
             setattr(owner, name, made(original))
+    vars(interpreter)["range"] = _range_in_int32  # called for the language's loops, if not for all
+
+
+def _range_in_int32(*ends: Any) -> range:
+    """A loop's range, if what compiled kernels compute of its ends in int32 does not overflow."""
+    positions = range(*ends)
+    distance = positions.stop - positions.start
+    if not -(1 << 31) <= distance < 1 << 31:
+        raise OverflowError(f"a loop's ends differ by {distance}, more than int32 holds")
+    return positions
 
 
 def _kept_dtypes(original: Callable[[Any], np.dtype[Any]]) -> Callable[[Any], np.dtype[Any]]:
