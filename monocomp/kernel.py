@@ -369,19 +369,26 @@ class Kernel(Rendered):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
-        if self.backend != "numpy":
-            import torch
+        plans = self.calls.plans
+        is_traced = self._is_traced if plans is None else plans.is_traced
+        if is_traced():
+            from monocomp.calls.dynamo import traced
 
-            if torch.compiler.is_dynamo_compiling():
-                from monocomp.calls.dynamo import traced
-
-                return traced(self.calls.key, args, kwargs)
+            return traced(self.calls.key, args, kwargs)
         try:
             return self.calls.run(args, kwargs)
         except MonocompError as error:
             if keeps_traceback(error):
                 raise
             raise error.with_traceback(None) from None
+
+    def _is_traced(self) -> bool:
+        """True if Dynamo traces this call."""
+        if self.backend == "numpy":
+            return False
+        import torch
+
+        return torch.compiler.is_dynamo_compiling()
 
     def __deepcopy__(self, memo: object) -> Kernel:
         """Return the kernel itself: calls do not change what it computes."""
