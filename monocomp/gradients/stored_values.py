@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from monocomp import terms as T
 from monocomp.declarations.records import Output
@@ -22,8 +22,10 @@ from monocomp.gradients.saving import (
 from monocomp.rewriting.driver import Rewriter
 from monocomp.terms import Term
 from monocomp.terms.abbreviation import Abbreviation
+from monocomp.terms.domain import Assumptions, domain
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import addends, factors
+from monocomp.terms.transfer import REAL, Dom
 
 _WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
@@ -150,7 +152,18 @@ class StoredValues:
 
     def _is_given(self, e: Equation) -> bool:
         is_told = e.name in self._logits or e.name in self._frames
-        return is_told or is_given(e.body) or not T.is_unmasked_if_read(e.body)
+        return is_told or is_given(e.body) or not domain(e.body, self._assumed).is_real
+
+    @cached_property
+    def _assumed(self) -> Assumptions:
+        """Return what is known of the equations in kernels that read real numbers."""
+        known: tuple[tuple[str, Dom], ...] = ()
+        for e in self.program.equations:
+            known = (
+                *known,
+                (e.name, domain(e.body, Assumptions(REAL, names=known, in_kernels=True))),
+            )
+        return Assumptions(REAL, names=known, in_kernels=True)
 
     def _with_definition(self, e: Equation) -> Equation:
         """Return a value as it is given: by logits that are read, unless it is of these itself, and

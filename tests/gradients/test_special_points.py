@@ -25,6 +25,7 @@ SPECIAL = {
     "means of nothing": "O[i] = V[0] * sqrt(mean[k if k < N[i]](A[i,k] ** 2))"
     " + mean[k if k < N[i]](V[k]) * sum[k if k != i](softmax[k if k != i](A[i,k]) ** 2)",
     "weights 0": "O[i] = sum[k](relu(A[i,k] - 9) * V[k]) + sum[k](0 * A[i,k] * V[k] ** 2)",
+    "a minimum of nothing": "O[i] = min[k if k < N[i]](A[i,k]) / (1 + sum[k](V[k] ** 2))",
     "roots": "O[i] = sum[k](where(A[i,k] > 1, sqrt(A[i,k] - 1) * V[k], 0))"
     " + sum[k if V[k] > 0](log(V[k]) / V[k])",
     "temperature, masked by an addend": "P[i,k] = softmax[k](V[0] * (A[i,k] + M[i,k]))\n"
