@@ -25,7 +25,7 @@ from monocomp.terms.abbreviation import Abbreviation
 from monocomp.terms.domain import Assumptions, domain
 from monocomp.terms.equations import Equation, Equations, in_order
 from monocomp.terms.monomials import addends, factors
-from monocomp.terms.transfer import REAL, Dom
+from monocomp.terms.transfer import REAL
 
 _WIDE = ("accumulated", "float32", "float64")  # dtypes of sums
 
@@ -157,13 +157,10 @@ class StoredValues:
     @cached_property
     def _assumed(self) -> Assumptions:
         """Return what is known of the equations in kernels that read real numbers."""
-        known: tuple[tuple[str, Dom], ...] = ()
+        known = Assumptions(REAL, in_kernels=True)
         for e in self.program.equations:
-            known = (
-                *known,
-                (e.name, domain(e.body, Assumptions(REAL, names=known, in_kernels=True))),
-            )
-        return Assumptions(REAL, names=known, in_kernels=True)
+            known = replace(known, names=(*known.names, (e.name, domain(e.body, known))))
+        return known
 
     def _with_definition(self, e: Equation) -> Equation:
         """Return a value as it is given: by logits that are read, unless it is of these itself, and
