@@ -163,6 +163,16 @@ CASES = {
         lambda x: _weighed(x | {"V": x["V"].sigmoid()}, x["X"] + x["M"]).log(),
     ),
     "saved logits": Case(_PLAIN, _masked, ("O", "S", "L")),
+    "saved softcap": Case(
+        _INPUTS + _S + "T[h,q,k] = 2 * tanh(S[h,q,k] / 2) + M[q,k]\n"
+        "O[h,q,e] = softmax[k](T[h,q,k])" + _OF,
+        lambda x: _weighed(x, 2 * torch.tanh(_logits(x) / 2) + x["M"]),
+        ("T",),
+    ),
+    "sigmoids": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k](sigmoid(S[h,q,k]) + M[q,k])" + _OF,
+        lambda x: _weighed(x, _logits(x).sigmoid() + x["M"]),
+    ),
     "nothing saved": Case(_PLAIN, _masked, ()),
     "logarithms by a name": Case(
         _INPUTS + _S + "T[h,q,k] = S[h,q,k] + M[q,k]\nL[h,q] = logsumexp[k](T[h,q,k])\n"

@@ -2,10 +2,12 @@
 
     Z[q] = sum[k](exp(S[q,k]))            L[q] = log(Z[q]) is saved: Z[q] is exp(L[q])
     O[q,e] = A[q,e] / Z[q]                is returned: A[q,e] is O[q,e] * Z[q]
-    S[q,k] = X[q,k] + M[q,k]              is saved: X[q,k] is S[q,k] - M[q,k]
+    S[q,k] = c * X[q,k]                   is saved: X[q,k] is S[q,k] / c
+    H[q] = log(Z[q]) - A[q] / Z[q]        is returned: A[q] / Z[q] is log(Z[q]) - H[q]
 
-A value tells one part of it, the others being undone. The ring does the rest: exp(S) / Z is
-exp(S - L). Where Z is 0 so is exp(S), whatever exp(-L) is.
+A value tells one part of it, the others being undone. What is saved may be a sum with a mask beside
+which no digit of X is left, so that of sums only what is returned tells an aggregate. The ring does
+the rest: exp(S) / Z is exp(S - L). Where Z is 0 so is exp(S), whatever exp(-L) is.
 """
 
 from __future__ import annotations
@@ -134,12 +136,12 @@ class Reading:
         if part is None:
             return
         others = tuple(p for p in t.args if p is not part)
-        if t.op == "add":
+        if t.op == "add" and not is_exact:
             less = self(T.add(*others), T.conjunction(*where))
-            if not is_exact and not T.is_unmasked_if_read(less):  # -inf - -inf is not 0
+            if not T.is_unmasked_if_read(less):  # -inf - -inf is not 0
                 return
             alone = T.sub(value, less)
-        elif all(self._is_invertible(f, part) for f in others):
+        elif t.op == "mul" and all(self._is_invertible(f, part) for f in others):
             inverse = [self(T.power_of(f, -1), T.conjunction(*where)) for f in others]
             alone = T.mul(value, *inverse)
             divisors = zip(others, inverse, strict=True)
