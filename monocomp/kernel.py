@@ -7,6 +7,7 @@ the sizes. Which backend runs, and why, is in the kernel's repr; nothing is chos
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from inspect import Parameter, Signature
@@ -201,6 +202,8 @@ class Kernel(Rendered):
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
         self.save = None if save is None else tuple(save)
+        torch = sys.modules.get("torch")  # which takes long to import, and calls to look up
+        self._is_traced = torch.compiler.is_dynamo_compiling if torch else _is_traced
         self.calls = Calls(
             self.planner,
             backend,
@@ -369,9 +372,7 @@ class Kernel(Rendered):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; see the class."""
-        plans = self.calls.plans
-        is_traced = self._is_traced if plans is None else plans.is_traced
-        if is_traced():
+        if self._is_traced() and self.backend != "numpy":
             from monocomp.calls.dynamo import traced
 
             return traced(self.calls.key, args, kwargs)
@@ -381,14 +382,6 @@ class Kernel(Rendered):
             if keeps_traceback(error):
                 raise
             raise error.with_traceback(None) from None
-
-    def _is_traced(self) -> bool:
-        """True if Dynamo traces this call."""
-        if self.backend == "numpy":
-            return False
-        import torch
-
-        return torch.compiler.is_dynamo_compiling()
 
     def __deepcopy__(self, memo: object) -> Kernel:
         """Return the kernel itself: calls do not change what it computes."""
@@ -452,3 +445,10 @@ class Kernel(Rendered):
         return self.calls.tune(
             args, kwargs, seconds=seconds, candidates=candidates, progress=progress
         )
+
+
+def _is_traced() -> bool:
+    """True if Dynamo traces this call."""
+    import torch
+
+    return torch.compiler.is_dynamo_compiling()

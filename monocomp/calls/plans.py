@@ -50,7 +50,6 @@ class Plans:
         count: of inputs and parameters.
         names: of inputs, if these are all.
         is_recorded: would a call be recorded now, if a tensor required a gradient?
-        is_traced: does Dynamo trace this call?
         last: the last call that is not recorded, and the last one that is, if there is one.
     """
 
@@ -61,7 +60,6 @@ class Plans:
         # None would pass for a parameter that is not given, but for no input.
         self.names = () if self.params else (*declared.inputs,)
         self.is_recorded: Callable[[], bool] = torch.is_grad_enabled
-        self.is_traced: Callable[[], bool] = torch.compiler.is_dynamo_compiling
         of_extents = (t.attr for t in T.subterms(*declared.bounds.values()) if t.op == "param")
         self.fixed = {*of_extents}
         self._plans: dict[Signature | None, Repeat] = {}
