@@ -90,15 +90,12 @@ _EXTREMA = ("fold", "maximum", "minimum", "where")
 
 def is_at_most_zero(exponent: Term, condition: Term) -> bool:
     """True if the exponent is 0, or c * (s - m) with c >= 0, and m >= s where the condition
-    holds; or one of these and numbers that are at most 0."""
+    holds."""
     unsigned = [f for f in factors(exponent) if not T.is_nonnegative(f)]
     if len(unsigned) == 1 and unsigned[0].op == "add":
         exponent = unsigned[0]
     known = frozenset(T.conjuncts(condition))
-    if exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent)):
-        return True
-    more = [a for a in addends(exponent) if not T.is_nonnegative(T.neg(a))]
-    return len(more) < len(addends(exponent)) and is_at_most_zero(T.add(T.ZERO, *more), condition)
+    return exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent))
 
 
 def _bounds(addend: Term, exponent: Term, known: frozenset[Term]) -> bool:

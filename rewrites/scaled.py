@@ -297,7 +297,9 @@ class _Operator:
             return True
         admitted = T.conjunction(known, condition_of(body, exponent))
         _, rest = T.shares(body, T.conjuncts(admitted))
-        return is_at_most_zero(scaled(rest, Need.SMALL, admitted).exponent, admitted)
+        exponent = scaled(rest, Need.SMALL, admitted).exponent
+        above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
+        return any(is_at_most_zero(e, admitted) for e in (exponent, T.add(T.ZERO, *above)))
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""

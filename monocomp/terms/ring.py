@@ -111,7 +111,7 @@ def _sum(terms: tuple[Term, ...], as_written: bool) -> Term:
             ]
             if is_unmasked is not TRUE and may_be_missing(rest, logarithms):
                 mask = construct("where", is_unmasked, ZERO, NEG_INF)
-                coefficients[mask] = coefficients.get(mask, _NONE) + 1
+                coefficients[mask] = _ONCE  # a multiple of a mask is the mask
     if total != total:  # inf - inf
         total = -math.inf
     parts = [
