@@ -155,6 +155,9 @@ class Reading:
             self._learn(e, part, t.op, others, value, alone, where, is_exact)
         if part.op in ("add", "mul"):
             self._solve(e, part, alone, where, is_exact)
+        if part.op == "add" and is_exact:  # as others stand beside each of its parts, too
+            distributed = T.add(*(T.mul(a, *others) for a in part.args))
+            self._solve(e, distributed, value, where, is_exact)
 
     def _learn(
         self,
