@@ -202,7 +202,8 @@ class Kernel(Rendered):
             equations, derivation, steps=steps, rules=rules, processors=processors
         )
         self.save = None if save is None else tuple(save)
-        torch = sys.modules.get("torch")  # which takes long to import, and calls to look up
+        # Torch takes long to import, and a call to look it up.
+        torch = sys.modules.get("torch")
         self._is_traced = torch.compiler.is_dynamo_compiling if torch else _is_traced
         self.calls = Calls(
             self.planner,

@@ -68,7 +68,7 @@ _filters = equations(
 )
 _factors = equations(
     """
-    # What a factor reads at a computed position stays guarded by the filter.
+    # A factor that is read at a computed position stays guarded by the filter.
     hoist_guarded_factor: sum[k if c and d](a * x) = where(c, a, 0) * sum[k if c and d](x)
         needs c free of k, a free of k, a unmasked if read or x a weight, worth a is guarded
 
@@ -79,7 +79,7 @@ _factors = equations(
     a_is_guarded=Guard(_is_guarded),
     a_is_free_to_leave=Guard(_is_free_to_leave),
 )
-_others = equations(
+_elements = equations(
     """
     # A sum of ones counts its elements.
     count_elements: sum[k](1) = |k|
@@ -88,7 +88,7 @@ _others = equations(
     filter_alternative: sum[k if c](where(d, 0, x) * y) = sum[k if c and not d](x * y)
     """
 )
-hoisting.add(*_filters, *_factors, *_others)
+hoisting.add(*_filters, *_factors, *_elements)
 
 
 def leaving(t: Term) -> Iterator[Term]:

@@ -68,15 +68,15 @@ class GluonPrinter(Printer):
         self.out = []
         consumer = self._part("consumer", self._consumer, [f"{GROUP.attr}: gl.constexpr"])
         self.out += ["", ""]
-        others = {}
+        warps = {}  # parts of one warp each
         for role, body in (("producer", p.producer), ("finder", p.finder)):
             self.claims = body is (p.finder or p.producer)
             if body:
-                others[role] = self._part(role, partial(self._placed_body, body))
+                warps[role] = self._part(role, partial(self._placed_body, body))
                 self.out += ["", ""]
         self.out += ["@gluon.jit", *fill(f"def {p.name}(", self._arguments(), "):", 0)]
         self._memory()
-        self._specialised(consumer, others)
+        self._specialised(consumer, warps)
         return self.out
 
     def _part(self, role: str, put: Callable[[], None], more: Sequence[str] = ()) -> list[str]:
@@ -165,21 +165,21 @@ class GluonPrinter(Printer):
         self._put("for n in gl.static_range(2):", 1)
         self._put(f"mbarrier.init({name}_full.index(n), count={GROUPS.attr})", 2)
 
-    def _specialised(self, consumer: Sequence[str], others: Mapping[str, Sequence[str]]) -> None:
-        """Put what runs the parts, called with these arguments; others have a warp each."""
+    def _specialised(self, consumer: Sequence[str], single: Mapping[str, Sequence[str]]) -> None:
+        """Put what runs the parts, called with these arguments: warpgroups, and single warps."""
         name = self.program.name
         for count in sorted(HOPPER.warpgroups, reverse=True):
             groups = HOPPER.warpgroups[count]
             # The first warpgroup is there when others begin, and has what they leave.
-            warps = [WARPGROUP] * (count - 1) + [1] * len(others)
-            registers = [groups.registers] * (count - 1) + [groups.producer] * len(others)
+            warps = [WARPGROUP] * (count - 1) + [1] * len(single)
+            registers = [groups.registers] * (count - 1) + [groups.producer] * len(single)
             self._put(f"if {GROUPS.attr} == {count}:", 1)
             self._put("gl.warp_specialize(", 2)
             self._put("[", 3)
             for n in range(count):
                 self.out += fill(f"({name}_consumer, (", [*consumer, str(n)], ")),", 4)
-            for role, given in others.items():
-                self.out += fill(f"({name}_{role}, (", given, ")),", 4)
+            for role, arguments in single.items():
+                self.out += fill(f"({name}_{role}, (", arguments, ")),", 4)
             self._put("],", 3)
             self._put(f"{warps},", 3)
             self._put(f"{registers},", 3)
@@ -314,8 +314,8 @@ class GluonPrinter(Printer):
         if own:
             self._put(f"for {TOLD.attr} in gl.static_range({GROUPS.attr}):", indent)
         for x, place in zip(own, self._own_places(len(values) - 1), strict=False):
-            given = "item_ring", f"{place} + {TOLD.attr}", self._expr(x)
-            self.out += fit("", call("tell", *given), "", indent + 1)
+            message = "item_ring", f"{place} + {TOLD.attr}", self._expr(x)
+            self.out += fit("", call("tell", *message), "", indent + 1)
         self._put("mbarrier.arrive(item_ring_full.index(item_slot), count=1)", indent)
         self._follow("item", "2", indent)
 
@@ -328,9 +328,9 @@ class GluonPrinter(Printer):
         """Put what takes a number from the ring of items."""
         self._put(f"{target.attr} = {call('told', 'item_ring', place)}", indent)
 
-    def _own_places(self, others: int) -> Iterator[str]:
-        """Yield where the item's slot has numbers for each warpgroup, behind others for all."""
-        return (self._place(n) for n in range(1 + others, self.words, max(HOPPER.warpgroups)))
+    def _own_places(self, shared: int) -> Iterator[str]:
+        """Yield where the item's slot has numbers for each warpgroup, behind those for all."""
+        return (self._place(n) for n in range(1 + shared, self.words, max(HOPPER.warpgroups)))
 
     def _place(self, n: int) -> str:
         """Return where a number of the item's slot is."""

@@ -201,13 +201,13 @@ class _Division:
 
 def _led_by(loop: B.While) -> set[str]:
     """Return the names given in a loop that lead to its end, or are told in it."""
-    given, names = B.given(loop.body), B.names_of((replace(loop, body=()),))
+    inside, names = B.given(loop.body), B.names_of((replace(loop, body=()),))
     names |= {t.attr for s in loop.body if isinstance(s, B.Learn) for t in s.targets}
     while True:
         made = (s for s in B.walk(loop.body) if any(t.attr in names for t in B.targets(s)))
         further = {n for s in made for e in B.roots(s) for n in e.read_names}
         if further <= names:
-            return names & given
+            return names & inside
         names |= further
 
 
