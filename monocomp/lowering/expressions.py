@@ -41,7 +41,8 @@ def choose(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
         if same(condition, second):
             return apply("where", condition, value, rest)
         if (condition.axes | value.axes | second.axes | other.axes) < rest.axes:
-            one_of_both = apply("where", condition, value, other)
+            is_one = same(value, other)
+            one_of_both = value if is_one else apply("where", condition, value, other)
             return apply("where", apply("or", condition, second), one_of_both, rest)
     return apply("where", condition, value, otherwise)
 

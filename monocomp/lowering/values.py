@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -439,17 +439,17 @@ def _is_aggregate(t: Term) -> bool:
 
 
 def _reads_elsewhere(factor: Term, fold: Term) -> bool:
-    """True if a factor is computed of what is read, but for an exponential with a largest exponent
-    of the fold, which is 0 where that has no element."""
-    if factor.op != "exp":
-        return _reads_beside(factor)
-    folds = (s for s in T.subterms(factor) if s.op == "fold" and s.attr.monoid == "max")
-    return all(T.domain_of(s) != T.domain_of(fold) for s in folds)
+    """True if a factor is computed of what is read, but for aggregates over what the fold is over,
+    and exponentials with a largest exponent of it, which are 0 where it has no element."""
+    if factor.op == "exp":
+        folds = (s for s in T.subterms(factor) if s.op == "fold" and s.attr.monoid == "max")
+        return all(T.domain_of(s) != T.domain_of(fold) for s in folds)
+    return _reads_beside(factor, lambda s: s.op == "fold" and T.domain_of(s) == T.domain_of(fold))
 
 
-def _reads_beside(t: Term) -> bool:
-    """True if a term is computed of elements that are read outside of its aggregates."""
-    return t.op == "read" or (not _is_aggregate(t) and any(map(_reads_beside, t.args)))
+def _reads_beside(t: Term, left_out: Callable[[Term], bool] = _is_aggregate) -> bool:
+    """True if a term is computed of elements that are read outside of some of its parts."""
+    return t.op == "read" or (not left_out(t) and any(_reads_beside(a, left_out) for a in t.args))
 
 
 def _stored(exact: Number, kind: Kind) -> float:
