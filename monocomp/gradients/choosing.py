@@ -152,33 +152,33 @@ def _own_names(program: Equations, values: Sequence[Saved]) -> dict[str, str]:
 def weighed(
     gradient: GradientPrograms,
     derive: Callable[[list[str]], GradientPrograms],
-    sizes: Mapping[str, int],
+    times: Times,
 ) -> GradientPrograms:
     """Return the gradients with the choice of values to save with which both programs cost least.
 
     Args:
         gradient: with all that are worth it by themselves.
         derive: gives those with others.
-        sizes: extents that are known, by representative.
+        times: what both programs take.
     """
     kept = {c.name: c for c in gradient.choices}
     groups: dict[tuple[T.Term, ...], list[str]] = {}
     for c in gradient.choices:
         if c.is_open:
             groups.setdefault(gradient.saved[c.name].indices, []).append(c.name)
-    known = _sizes(gradient.program, sizes)
-    best, least = gradient, _cost(gradient, sizes) if groups else math.inf
+    known = _sizes(gradient.program, times.sizes)
+    best = gradient
     for indices in sorted(groups, key=len, reverse=True):
         names = groups[indices]
         without = derive([n for n, c in kept.items() if c.is_saved and n not in names])
-        more, less = least, _cost(without, sizes)
+        more, less = times.of(best), times.of(without)
         is_small = _is_small(gradient.program, indices, known)
         is_worth_it = more < less * (1 / TOLERABLE if is_small else _WORTH_MEMORY)
         shown = " and ".join(names) if len(names) > 1 else "it"
         reason = f"forward and backward cost {more:.3g} with {shown} and {less:.3g} without"
         for name in names:
             kept[name] = replace(kept[name], is_saved=is_worth_it, reason=reason, is_open=False)
-        best, least = (best, more) if is_worth_it else (without, less)
+        best = best if is_worth_it else without
     return replace(best, choices=tuple(kept.values()))
 
 
@@ -196,26 +196,41 @@ def large_values(gradient: GradientPrograms, sizes: Mapping[str, int]) -> list[s
     ]
 
 
-def is_far_cheaper(
-    one: GradientPrograms, other: GradientPrograms, sizes: Mapping[str, int]
-) -> bool:
-    """True if the first takes far less time than the other, so that it may store more."""
-    return _cost(one, sizes) < _cost(other, sizes) * WORTHWHILE
+class Times:
+    """The times of gradients, as estimated: programs that several of them have in common are
+    planned once.
 
+    Attributes:
+        sizes: extents that are known, by representative.
+    """
 
-def _cost(gradient: GradientPrograms, sizes: Mapping[str, int]) -> float:
-    """Estimate the time of both programs; infinity if they are too long or cannot be planned."""
-    programs = gradient.forward, gradient.equations
-    if sum(1 for p in programs for _ in T.subterms(*(e.body for e in p.equations))) > _PLANNED:
-        return math.inf
-    time = 0.0
-    for program in programs:
-        known = _sizes(program, sizes)
-        try:
-            time += arrange(rule_sets.derive(program.at(known)).program, known, Budget()).time
-        except (LimitError, UnsupportedError):
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
+        self._planned: list[tuple[Equations, float]] = []
+
+    def of(self, gradient: GradientPrograms) -> float:
+        """Estimate the time of both programs; infinity if they are too long or cannot be
+        planned."""
+        programs = gradient.forward, gradient.equations
+        if sum(1 for p in programs for _ in T.subterms(*(e.body for e in p.equations))) > _PLANNED:
             return math.inf
-    return time
+        return sum(map(self._of_program, programs))
+
+    def is_far_cheaper(self, one: GradientPrograms, other: GradientPrograms) -> bool:
+        """True if the first takes far less time than the other, so that it may store more."""
+        return self.of(one) < self.of(other) * WORTHWHILE
+
+    def _of_program(self, program: Equations) -> float:
+        for planned, time in self._planned:
+            if planned == program and planned.kept == program.kept:
+                return time
+        known = _sizes(program, self.sizes)
+        try:
+            time = arrange(rule_sets.derive(program.at(known)).program, known, Budget()).time
+        except (LimitError, UnsupportedError):
+            time = math.inf
+        self._planned.append((program, time))
+        return time
 
 
 def _sizes(program: Equations, known: Mapping[str, int]) -> dict[str, int]:

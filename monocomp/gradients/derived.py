@@ -15,8 +15,8 @@ from monocomp.declarations.records import Declarations, Input, Output, by_repres
 from monocomp.errors import require_known
 from monocomp.gradients.centred_rows import about_means
 from monocomp.gradients.choosing import (
+    Times,
     choose,
-    is_far_cheaper,
     large_values,
     running_exponents,
     weighed,
@@ -98,7 +98,8 @@ def gradient(
         outputs = [e.name for e in program.outputs if e.body.kind == "float"]
     start = returning(program, returned)
     wanted = _wanted(program, wrt)
-    request = _Request(program, start, wanted, outputs, save, sizes, plans, frames or {}, free)
+    what = program, start, wanted, outputs, save, sizes, plans, frames or {}, free
+    request = _Request(*what, Times(sizes))
     with BUILDING:
         programs = request.programs(named)
         # Where a row has no element, logarithms tell that weights are 0: they are kept as well.
@@ -117,6 +118,7 @@ class _Request:
         start: the program, which also returns definitions that may be saved.
         wrt: names of inputs and params.
         sizes: extents that are known, by representative.
+        times: what gradients take.
     """
 
     written: Equations
@@ -128,11 +130,13 @@ class _Request:
     plans: bool
     frames: Mapping[str, str]
     free: Collection[str]
+    times: Times
 
     def programs(self, named: Named | None) -> GradientPrograms:
         """Return the gradient, with large values that it saves by name."""
         if named is not None:
-            return self.chosen(self.normal(named), named)
+            normal = self.normal(named)
+            return self.chosen(self.derived(normal, named, self.save), normal)
         programs = self.with_definitions()
         large = large_values(programs, self.sizes)
         if not large:
@@ -160,33 +164,36 @@ class _Request:
         """Return the gradient that saves some values."""
         return _Derivation(replace(self, save=save), normal, by_name).gradient()
 
-    def chosen(self, normal: Rewriter, by_name: Named) -> GradientPrograms:
-        """Return the gradient that saves the values that cost least, where none are asked for."""
-        programs = self.derived(normal, by_name, self.save)
+    def chosen(self, programs: GradientPrograms, normal: Rewriter) -> GradientPrograms:
+        """Return the gradient that saves the values that cost least, where none are asked for:
+        `programs` saves all that may be worth it."""
         if self.save is not None or not any(c.is_open for c in programs.choices):
             return programs
+        derive = partial(self.derived, normal, programs.named)
         if self.plans:
-            return weighed(programs, partial(self.derived, normal, by_name), self.sizes)
-        settled = [c.name for c in programs.choices if c.is_saved and not c.is_open]
-        return self.derived(normal, by_name, settled)
+            return weighed(programs, derive, self.times)
+        return derive([c.name for c in programs.choices if c.is_saved and not c.is_open])
 
     def with_definitions(self) -> GradientPrograms:
         """Return the gradient, with definitions that are stored if that is far cheaper."""
         none, fitting = Named(), kept(self.start, all_that_fit=True)
         normal = self.normal(none)
-        if not is_small(self.derived(normal, none, self.save).equations):
+        programs = self.derived(normal, none, self.save)
+        if not is_small(programs.equations):
             normal = self.normal(Named(definitions=fitting))
-        programs = self.chosen(normal, none)
+            programs = self.derived(normal, none, self.save)
+        programs = self.chosen(programs, normal)
         definitions = fitting - {o.name for o in self.start.outputs}
         definitions -= normal.program.kept or frozenset()
         if definitions and self.plans:
             by_name = Named(definitions=definitions)
             normal = self.normal(by_name)
-            known = {c.name for c in self.derived(normal, by_name, []).choices}
             # Then another value may be asked for.
-            if self.save is None or known.issuperset(self.save):
-                stored = self.chosen(normal, by_name)
-                if is_far_cheaper(stored, programs, self.sizes):
+            if self.save is None or {
+                c.name for c in self.derived(normal, by_name, []).choices
+            }.issuperset(self.save):
+                stored = self.chosen(self.derived(normal, by_name, self.save), normal)
+                if self.times.is_far_cheaper(stored, programs):
                     return stored
         return programs
 
