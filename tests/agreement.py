@@ -448,11 +448,13 @@ class _Loss:
         extrapolated = means[1] + (means[1] - means[0]) / 3
         # Half of what both sides differ by at a tie, and not as a step is long.
         kink = abs(fine[1] - fine[0] - (coarse[1] - coarse[0]) / 2)
-        return float(extrapolated), float(abs(means[1] - means[0]) + kink)
+        return float(extrapolated), float(abs(means[1] - means[0]) + kink + rounding)
 
     def lost(self, inputs: Arrays, name: str, direction: Array, slope: float, dtype: type) -> float:
         """Return how much the last digits, in a dtype, of the inputs or of results on the way
-        change a slope; infinity where there is none then."""
+        change a slope; infinity where there is none then, or a gradient too large for the dtype."""
+        if abs(slope) > np.finfo(dtype).max * np.abs(direction).sum():
+            return math.inf
         largest = 0.0
         for seed, moved in enumerate(_moved(inputs, dtype)):
             for other in (

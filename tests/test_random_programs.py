@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from unittest.mock import patch
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.backends import interpreted
 from tests.random_programs import program_of, report_of
 
 
-@pytest.mark.parametrize("seed", [*range(11), 7109860])
+@pytest.mark.parametrize("seed", [*range(11), 7109860, 7112841, 7201643])
 def test_random_programs(seed: int) -> None:
     report = report_of(seed, "torch", "cpu")
     assert report.outcome in ("run", "refused"), report.text
@@ -110,6 +111,16 @@ def test_slopes_are_compared_where_results_have_their_digits() -> None:
     text = "O[i] = 1e30 - X[i]"
     kernel = mc.compile(text, backend="torch")
     assert not check_gradients(check(text), kernel, {"X": np.array([1.0])}, note="")
+    program = check("O[i] = 1e9 / 3 + X[i]")
+    for factor, is_right in ((1, True), (1.001, False)):
+        kernel = mc.compile(f"O[i] = 1e9 / 3 + {factor} * X[i]", backend="torch")
+        with nullcontext() if is_right else pytest.raises(Mismatch):
+            assert check_gradients(program, kernel, {"X": np.array([1.0])}, note="")
+
+
+def test_gradients_that_a_dtype_does_not_hold_are_not_compared() -> None:
+    report = interpreted.call(report_of, 7250451, "triton", "cpu")
+    assert report.outcome == "run", report.text
 
 
 def test_outputs_are_compared_in_their_own_dtype() -> None:
