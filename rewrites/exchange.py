@@ -114,7 +114,7 @@ def _are_products(bindings: Bindings) -> bool:
         (fold.kind == "float" and not more)
         and T.mul(a, x).free == T.mul(b, y).free
         and not any(name in exponent_of(body).free for body in bodies[:2])
-        and all(is_product(body, name, lambda f: f.free) for body in bodies)
+        and all(is_product(body, name) for body in bodies)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from monocomp import terms as T
+from monocomp.rewrites.single_folds import opened_sum
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.monomials import addends, exponent_of, factors
@@ -30,12 +31,11 @@ def split_products(t: Term) -> Term | None:
     before:  A[i,j] = sum[k](X[i,k] * Y[j,k] + Z[i,k] * W[j,k])
     after:   A[i,j] = sum[k](X[i,k] * Y[j,k]) + sum[k](Z[i,k] * W[j,k])
     """
-    if t.op != "fold" or t.attr.monoid != "sum" or len(t.attr.indices) != 1:
+    if (opened := opened_sum(t)) is None:
         return None
-    (bound,), (condition, body) = T.open_fold(t)
-    name = bound.name
-    parts = apart(body, name)
-    if len(parts) < 2 or t.kind != "float" or any(name in exponent_of(p).free for p in parts):
+    bound, condition, body = opened
+    parts = apart(body, bound.name)
+    if len(parts) < 2 or any(bound.name in exponent_of(p).free for p in parts):
         return None
     split = (T.add(T.ZERO, *group) for p in parts for group in _by_indices(p))
     return T.add(*(T.fold("sum", (bound,), condition, p) for p in split))
@@ -72,7 +72,7 @@ def apart(
     return (*good, T.add(*rest)) if rest else good
 
 
-def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]]) -> bool:
+def is_product(body: Term, name: str, indices: Callable[[Term], frozenset[str]] = _free) -> bool:
     """True if the sum of this body over the index is a product of two matrices."""
     return largest_sides([indices(f) for f in factors(body)], name) is not None
 

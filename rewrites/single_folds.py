@@ -18,6 +18,14 @@ def opened_fold(t: Term) -> tuple[Term, str, Term, Term]:
     return bound, bound.name, condition, body
 
 
+def opened_sum(t: Term) -> tuple[Term, Term, Term] | None:
+    """(index, condition, element) of a sum of floats over one index; None for anything else."""
+    if not is_fold(t, "sum") or t.kind != "float":
+        return None
+    (bound,), (condition, element) = T.open_fold(t)
+    return bound, condition, element
+
+
 def weight_of(t: Term, name: str) -> Term:
     """Return the part of the exponent that varies with the index."""
     return T.add(T.ZERO, *(a for a in addends(exponent_of(t)) if name in a.free))

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.declarations.record import record
 from monocomp.display import formulas
-from monocomp.errors import UsageError
 from monocomp.extents.nominal import power_of_two
 from monocomp.machine.gpus import HOPPER
-from monocomp.terms.equations import Equations
 from monocomp.tile.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ SPECIAL_TIME = HOPPER.elementwise // HOPPER.special
 BYTE_TIME = round(HOPPER.elementwise_per_second / HOPPER.bandwidth)
 # Rounded to the power of two with which the plans were measured.
 LAUNCH_TIME = power_of_two(round(HOPPER.elementwise_per_second * HOPPER.launch))
-SPECIAL = {"exp", "pow", *(o.name for o in OPERATIONS.values() if o.unit == "special")}
 
 
 @record()
@@ -151,13 +148,14 @@ class Operations:
 NO_OPERATION = Operations()
 ELEMENTWISE, SPECIAL_FUNCTION = Operations(elementwise=1), Operations(special=1)
 LOGIC = Operations(logic=1)
+_BY_UNIT = {"matrix": Operations(matrix=1), "special": SPECIAL_FUNCTION}
+_BY_NAME = {o.name: _BY_UNIT.get(o.unit or "", ELEMENTWISE) for o in OPERATIONS.values()}
+_BY_NAME |= dict.fromkeys(("exp", "pow"), SPECIAL_FUNCTION)
 
 
 def one_operation(op: str, kind: str) -> Operations:
     """Return the operations on one element, for an operator of this name and kind of result."""
-    if kind != "float":
-        return LOGIC
-    return SPECIAL_FUNCTION if op in SPECIAL else ELEMENTWISE
+    return _BY_NAME.get(op, ELEMENTWISE) if kind == "float" else LOGIC
 
 
 @record()
@@ -201,27 +199,6 @@ class Cost:
         time = of.elementwise + of.logic + of.special * SPECIAL_TIME + self.bytes * BYTE_TIME
         assert isinstance(time, int) and isinstance(of.matrix, int)
         return time + of.matrix / MATRIX_RATE
-
-    def at(self, extents: Mapping[str, int], program: Equations) -> dict[str, Any]:
-        """Return the cost with numbers.
-
-        Args:
-            extents: sizes by the name of an index; all that the formulas speak of.
-            program: what the cost is of.
-
-        Raises:
-            UsageError: an extent is unknown, or one is missing.
-        """
-        from monocomp.declarations.records import by_representative
-
-        sizes = by_representative(program.declared, extents)
-        formulas = {n: formula(getattr(self, n)) for n in ("flops", "bytes", "state")}
-        needed = sorted(e for f in formulas.values() for e in f.extents if e not in sizes)
-        if needed:
-            names = ", ".join(dict.fromkeys(e.lstrip(".") for e in needed))
-            raise UsageError(f"the extent of {names} is missing")
-        numbers = {n: f.at(sizes) for n, f in formulas.items()}
-        return {"passes": dict(self.passes), "reads": dict(self.reads), **numbers}
 
     def to_json(self) -> dict[str, Any]:
         """Return the cost as data, with formulas as text."""

@@ -116,13 +116,6 @@ def _estimate_chosen(kernel: _Kernel) -> Estimate:
     return counted or _estimate(kernel, roles, sizes)
 
 
-def time_of(program: Equations, sizes: Mapping[str, int]) -> float:
-    """Estimate the time of a program; `sizes` has a number for every extent that no step has
-    added."""
-    known = planned_sizes(program, sizes)
-    return time_of_kernels(program, estimate(program, known), known)
-
-
 def time_of_kernels(
     program: Equations, kernels: Iterable[Estimate], sizes: Mapping[str, int]
 ) -> float:
@@ -177,7 +170,8 @@ def saving_of(
     kernels = estimate(before, known)
     cut = (k for k in kernels if any(e not in after.equations for e in k.equations))
     waiting = sum(k.cost.work for k in cut) * (1 / share - 1)
-    return Saving(time_of(before, known) + waiting, time_of(after, known))
+    time = time_of_kernels(before, kernels, known)
+    return Saving(time + waiting, time_of_kernels(after, estimate(after, known), known))
 
 
 def _estimate(kernel: _Kernel, roles: Roles, sizes: Mapping[str, int]) -> Estimate:

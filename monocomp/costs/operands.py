@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from monocomp import terms as T
-from monocomp.rewrites.products import apart, largest_sides
-from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewrites.products import apart, is_product, largest_sides
+from monocomp.rewrites.single_folds import is_fold, opened_sum
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.monomials import factors
@@ -133,7 +133,7 @@ def _read_elsewhere(body: Term) -> frozenset[str]:
         seen.add(t)
         if t.op == "stored":
             names.add(t.attr.name)
-        elif is_fold(t, "sum") and len(t.attr.indices) == 1:
+        elif is_fold(t, "sum"):
             (bound,), parts = T.open_fold(t)
             waiting.append(parts[0])
             for product in apart(parts[1], bound.name):
@@ -147,8 +147,8 @@ def _read_elsewhere(body: Term) -> frozenset[str]:
 def _plain_sides(bound: Term, element: Term) -> tuple[Term, ...]:
     """Return the factors of a product of matrices, if there are two, and both are read."""
     parts = [f for f in factors(element) if f.op != "const"]
-    is_product = largest_sides([f.free for f in parts], bound.name) is not None
-    return tuple(parts) if is_product and len(parts) == 2 and all(map(T.is_read, parts)) else ()
+    is_plain = is_product(element, bound.name) and len(parts) == 2 and all(map(T.is_read, parts))
+    return tuple(parts) if is_plain else ()
 
 
 @lru_cache(maxsize=4096)
@@ -156,12 +156,10 @@ def _is_from_product(t: Term) -> bool:
     """True if a term is computed from elements of a product of matrices, or from what is given for
     one, and no factor of it is such a product."""
     bodies = (t, *(g.body for g in _given_in(t)))
-    is_product = any(map(_is_product, factors(t)))
-    return not is_product and any(_is_product(s) for body in bodies for s in T.subterms(body))
+    has_product = any(map(_is_product, factors(t)))
+    return not has_product and any(_is_product(s) for body in bodies for s in T.subterms(body))
 
 
 def _is_product(t: Term) -> bool:
-    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
-        return False
-    (bound,), (_, element) = T.open_fold(t)
-    return largest_sides([f.free for f in factors(element)], bound.name) is not None
+    opened = opened_sum(t)
+    return opened is not None and is_product(opened[2], opened[0].name)

@@ -14,7 +14,7 @@ from monocomp.extents.nominal import COLUMNS, MIN_DOT, ROW_BLOCK, power_of_two, 
 from monocomp.extents.prefixes import Walk, as_prefix, walk_along
 from monocomp.machine.gpus import HOPPER
 from monocomp.rewrites.products import apart, is_product, largest_sides
-from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewrites.single_folds import is_fold, opened_sum
 from monocomp.terms import Term
 from monocomp.terms.algebra import SE_PAIR, carrier, is_selection
 from monocomp.terms.equations import Equation, Equations
@@ -189,25 +189,23 @@ def _multiply_tiles(group: Sequence[Equation], rows: Collection[Term]) -> bool:
 def sides_of_products(f: Term) -> list[tuple[frozenset[str], frozenset[str]]]:
     """Return the indices of both sides of each product of matrices that a sum is, without its
     own."""
-    opened, parts = T.open_fold(f)
-    if not is_fold(f, "sum") or f.kind != "float" or len(opened) != 1:
+    if (opened := opened_sum(f)) is None:
         return []
-    name = opened[0].name
-    addends = apart(parts[1], name)
-    pairs = (largest_sides([g.free for g in factors(p)], name) for p in addends)
+    bound, _, element = opened
+    addends = apart(element, bound.name)
+    pairs = (largest_sides([g.free for g in factors(p)], bound.name) for p in addends)
     return [sides for sides in pairs if sides is not None]
 
 
 def is_plain(f: Term) -> bool:
     """True if a fold is a product of matrices that are read, or a sum of such products."""
-    if not is_fold(f, "sum") or f.kind != "float" or len(f.attr.indices) != 1:
+    if (opened := opened_sum(f)) is None:
         return False
-    (bound,), (_, element) = T.open_fold(f)
+    bound, _, element = opened
     if element.op == "fold":
         return is_plain(element)
     return all(
-        all(T.is_read(g) or g.op == "const" for g in factors(p))
-        and is_product(p, bound.name, lambda g: g.free)
+        all(T.is_read(g) or g.op == "const" for g in factors(p)) and is_product(p, bound.name)
         for p in apart(element, bound.name)
     )
 

@@ -10,7 +10,7 @@ LABEL = 12  # columns before the text of a step's rows
 _GLUE = "\0"  # stands for a space where a line must not break
 
 
-def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
+def wrap_formula(text: str, first: str, rest: str) -> str:
     """Return a formula over several lines, broken before operators and not inside brackets."""
     glued, depth = [], 0
     for character in text:
@@ -19,7 +19,7 @@ def wrap_formula(text: str, first: str, rest: str, width: int = WIDTH) -> str:
     whole = re.sub(r" ([-+*/%=<>!]{1,2}|and|or|if) ", rf" \1{_GLUE}", "".join(glued))
     lines = textwrap.wrap(
         whole,
-        width,
+        WIDTH,
         initial_indent=first,
         subsequent_indent=rest,
         break_on_hyphens=False,

@@ -9,6 +9,7 @@ up for others.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from monocomp.declarations.record import record
 from monocomp.planning.diagonals import along_diagonals
@@ -24,7 +25,6 @@ from monocomp.planning.storing import (
     store_kept,
     store_running,
     store_values,
-    store_vectors,
 )
 from monocomp.rewrites.equalities import equalities
 from monocomp.rewriting.driver import Rewriter, Step, result_of
@@ -71,7 +71,7 @@ def arrange(
     for settle in (store_kept, store_running, join_sums):
         steps += settle(result_of(program, steps))
     draft = Draft.of(result_of(program, steps), sizes, steps)
-    store = store_values if purpose.matrices else store_vectors
+    store = partial(store_values, matrices=purpose.matrices)
     draft = search(draft, (along_diagonals, in_segments, store), budget)
     moves: tuple[Move, ...] = (store_in_slices, lower_peak) if purpose.matrices else (lower_peak,)
     draft = search(draft, moves, budget)

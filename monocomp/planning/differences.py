@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
+from operator import is_
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
@@ -94,11 +95,7 @@ def sum_by_difference(program: Equations, e: Equation, s: Sorted) -> tuple[Step,
     has_n = T.compare("==", s.n, s.at(s.number, r))
     total = T.fold("sum", (r,), has_n, T.stored(stored, stored.indices))
     difference = T.add(s.k, T.neg(s.q), rows, T.const(-1))
-    check = partial(_is, T.substitute(s.key(r), {r.name: difference}), s.k)
+    check = partial(is_, T.substitute(s.key(r), {r.name: difference}), s.k)
     reason = "as what follows from a difference is the same for all that have it"
     how = "sum_by_difference", e, s.total, total, stored
     return change.step(*how, check=check, reason=reason), stored
-
-
-def _is(one: Term, other: Term) -> bool:
-    return one is other

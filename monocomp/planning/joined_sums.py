@@ -164,7 +164,7 @@ def _sum_of(addend: Term) -> _Sum | None:
     """Return an addend as a sum, if it is one with columns, times what is finite and known before:
     a sum waits for what is aggregated along its own index."""
     for f in factors(addend):
-        if is_fold(f, "sum") and f.kind == "float" and len(f.attr.indices) == 1:
+        if is_fold(f, "sum") and f.kind == "float":
             others = [g for g in factors(addend) if g is not f]
             # The same name for all: equal columns are one term.
             (bound,), (condition, element) = T.open_as(f, (f"${f.attr.extents[0]}",))

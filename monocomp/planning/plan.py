@@ -9,7 +9,7 @@ search alike. Sizes that decide alike share a plan.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -152,7 +152,10 @@ class Plan(Rendered):
     @property
     def shown_sizes(self) -> str:
         """Return the sizes that were given, and the names of the others: "q = 64, any b, h"."""
-        return show_sizes(self.sizes, self.given)
+        names = {e: e.lstrip(".") for e in self.sizes}
+        numbers = [f"{names[e]} = {n}" for e, n in self.sizes.items() if e in self.given]
+        unknown = [names[e] for e in self.sizes if e not in self.given]
+        return ", ".join([*numbers, *([f"any {', '.join(unknown)}"] if unknown else [])])
 
     def __str__(self) -> str:
         lines = [f"plan of {', '.join(o.name for o in self.program.declared.outputs)}"]
@@ -172,14 +175,6 @@ class Plan(Rendered):
             loops = report([tiles], {})["passes"]
             lines += [f"  {n} over {index}" for index, n in loops.items()]
         return "\n".join(lines)
-
-
-def show_sizes(sizes: Mapping[str, int], known: Collection[str], word: str = "any") -> str:
-    """Return sizes that were given as numbers, and the other extents by names after a word."""
-    names = {e: e.lstrip(".") for e in sizes}
-    numbers = [f"{names[e]} = {n}" for e, n in sizes.items() if e in known]
-    unknown = [names[e] for e in sizes if e not in known]
-    return ", ".join([*numbers, *([f"{word} {', '.join(unknown)}"] if unknown else [])])
 
 
 class Planner:

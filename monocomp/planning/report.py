@@ -15,15 +15,14 @@ from typing import Any
 from monocomp.costs.cost import (
     ELEMENT_BYTES,
     ELEMENTWISE,
-    LOGIC,
     NO_OPERATION,
     NOTHING,
-    SPECIAL_FUNCTION,
     STORED_BYTES,
     Amount,
     Cost,
     Operations,
     amounts,
+    one_operation,
     product,
 )
 from monocomp.tile import (
@@ -39,14 +38,7 @@ from monocomp.tile import (
     roots,
     subexpressions,
 )
-from monocomp.tile.operations import OPERATIONS, Unit
-
-_BY_UNIT: dict[Unit | None, Operations] = {
-    "matrix": Operations(matrix=1),
-    "element": ELEMENTWISE,
-    "special": SPECIAL_FUNCTION,
-    None: NO_OPERATION,
-}
+from monocomp.tile.operations import OPERATIONS
 
 
 def report(kernels: Sequence[TileProgram], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -133,10 +125,7 @@ class _Counter:
 
 def _operation(e: Expr) -> Operations:
     """Return the operations for one element."""
-    row = OPERATIONS[e.op]
-    if not row.each or e.kind != "float":
-        return LOGIC * row.each
-    return _BY_UNIT[row.unit] * row.each
+    return one_operation(e.op, e.kind) * OPERATIONS[e.op].each
 
 
 def _width(tensor: Tensor) -> int:

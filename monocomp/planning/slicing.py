@@ -28,6 +28,7 @@ from monocomp.declarations.records import Input, Param
 from monocomp.display.formulas import name, words
 from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.planning.naming import NewNames
+from monocomp.rewrites.single_folds import opened_sum
 from monocomp.rewriting.driver import Step
 from monocomp.rewriting.rules import stated
 from monocomp.terms import Term
@@ -216,13 +217,12 @@ class _Slicing:
         for f in outer_folds([e]):
             if self.extent not in f.folded:
                 continue
-            if f.attr.monoid != "sum" or len(f.attr.indices) != 1 or f.kind != "float":
+            opened = opened_sum(f)
+            if opened is None or opened[0].extent != self.extent:
                 raise _NotSliced
-            (bound,), (condition, element) = T.open_fold(f)
-            if bound.extent != self.extent:
-                raise _NotSliced
+            bound, *inside = opened
             substitution = {bound.name: self.index}
-            parts = (self._in_slice(T.substitute(p, substitution)) for p in (condition, element))
+            parts = (self._in_slice(T.substitute(p, substitution)) for p in inside)
             total = T.fold("sum", (self.index,), *parts)
             own = tuple(i for i in e.indices if i.name in total.free)
             sums.append(Equation(self._named(f"{e.name}_sum"), own, total))

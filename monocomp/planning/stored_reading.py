@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from monocomp import terms as T
 from monocomp.costs.closing import close
 from monocomp.costs.operands import Operand, computed_operands, is_number, with_operand
-from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewrites.single_folds import is_fold, opened_sum
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation
 from monocomp.terms.monomials import factors
@@ -70,7 +70,7 @@ def times(number: Term, t: Term) -> Term:
 
 def _with_numbers_outside(t: Term) -> Term:
     """Return a sum of sums without what these were to be multiplied by, which stands beside it."""
-    if is_fold(t, "sum") and len(t.attr.indices) == 1:
+    if is_fold(t, "sum"):
         (bound,), (condition, element) = T.open_fold(t)
         sums = [f for f in factors(element) if is_fold(f, "sum")]
         numbers = [f for f in factors(element) if is_number(f)]
@@ -80,7 +80,5 @@ def _with_numbers_outside(t: Term) -> Term:
 
 
 def _operands(t: Term) -> Iterable[Operand]:
-    if not is_fold(t, "sum") or t.kind != "float" or len(t.attr.indices) != 1:
-        return ()
-    (bound,), (condition, element) = T.open_fold(t)
-    return computed_operands(bound, condition, element).values()
+    opened = opened_sum(t)
+    return () if opened is None else computed_operands(*opened).values()

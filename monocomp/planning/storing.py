@@ -41,6 +41,7 @@ from monocomp.planning.naming import Change, NewNames
 from monocomp.planning.search import Draft
 from monocomp.planning.slicing import lengths_of_slices, slice_index
 from monocomp.planning.stored_reading import StoredReading, times
+from monocomp.rewrites.single_folds import is_fold
 from monocomp.rewriting.driver import Step, result_of
 from monocomp.rewriting.rules import stated
 from monocomp.rewriting.sharing import reading_stored
@@ -94,16 +95,12 @@ class _Value:
             yield T.domain_of(self.closed.args[0] if self.closed.op == "field" else self.closed)
 
 
-def store_values(draft: Draft) -> Iterator[list[Step]]:
-    """Yield the steps that store values: those with the same indices, and those of the same
-    loop."""
-    for together in _sets(_few_values(draft)):
-        yield _store(draft.program, together)
-
-
-def store_vectors(draft: Draft) -> Iterator[list[Step]]:
-    """Yield those that store neither operands nor results of products."""
-    for together in _sets(v for v in _few_values(draft) if not _is_matrix(v)):
+def store_values(draft: Draft, matrices: bool = True) -> Iterator[list[Step]]:
+    """Yield the steps that store values: those with the same indices, and those of the same loop;
+    operands and results of products only where matrices may be stored."""
+    values = _repeated_values(draft.kernels, draft.sizes)
+    few = (v for v in values if elements(v.indices, draft.sizes) <= draft.largest)
+    for together in _sets(v for v in few if matrices or not _is_matrix(v)):
         yield _store(draft.program, together)
 
 
@@ -112,11 +109,6 @@ def stores_matrices(program: Equations) -> bool:
     results = {o.name for o in program.declared.outputs}
     stored = (e for e in program.computed if e.name not in results)
     return bool(program.operands) or any(is_plain(e.body) for e in stored)
-
-
-def _few_values(draft: Draft) -> Iterator[_Value]:
-    values = _repeated_values(draft.kernels, draft.sizes)
-    return (v for v in values if elements(v.indices, draft.sizes) <= draft.largest)
 
 
 def _is_matrix(value: _Value) -> bool:
@@ -240,7 +232,7 @@ def _reads_anew_for_weights(use: _Use) -> bool:
     for a bias per head, from channels of each pair of positions: `sum[c](Z[q,k,c] * W[c,h])`. This
     is no matrix product in an instance for one h, but is one in a kernel of its own."""
     fold = use.term
-    if fold.op != "fold" or fold.attr.monoid != "sum" or len(fold.attr.indices) != 1:
+    if not is_fold(fold, "sum"):
         return False
     (bound,), (_, element) = T.open_fold(fold)
     summed, grid = bound.name, {i.name for i in use.kernel.grid}

@@ -22,7 +22,7 @@ from monocomp.planning.packing import FEW_ROWS, Rows, are_in_order, packed_rows
 from monocomp.planning.stretches import Stretch, can_be_split, stretch
 from monocomp.rewrites.products import largest_sides
 from monocomp.rewrites.pullback import passes
-from monocomp.rewrites.single_folds import is_fold
+from monocomp.rewrites.single_folds import opened_sum
 from monocomp.terms import Term
 from monocomp.terms.algebra import is_selection
 from monocomp.terms.equations import Equation, Equations
@@ -154,8 +154,8 @@ def _length_of_products(f: Term, sizes: Mapping[str, int]) -> int:
     none has. Such a sum goes over one element at a time."""
     (bound,), (_, element, *_) = T.open_fold(f)
     for g in factors(element):
-        if is_fold(g, "sum") and g.kind == "float":
-            (inner,), (_, body) = T.open_fold(g)
+        if (opened := opened_sum(g)) is not None:
+            inner, _, body = opened
             parts = [p.free for p in factors(body) if bound.name in p.free]
             sides = largest_sides(parts, inner.name)
             if len(parts) == len(factors(body)) and sides is not None:

@@ -166,7 +166,7 @@ class Rewriter:
             raise InternalError(f"the rewrites did not end within {STEP_LIMIT} steps")
         for e in step.program.equations:
             if e.name in step.place:
-                require_few(e, step.program, WEIGHT_LIMIT, SIZE_LIMIT, "as it is derived")
+                require_few(e, step.program, WEIGHT_LIMIT, SIZE_LIMIT)
         self.program = step.program
         self.steps.append(step)
 

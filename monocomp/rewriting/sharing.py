@@ -120,11 +120,11 @@ def _too_large(e: Equation, program: Equations, what: str, *notes: str) -> Limit
     )
 
 
-def require_few(e: Equation, program: Equations, weight: int, limit: int, when: str) -> None:
+def require_few(e: Equation, program: Equations, weight: int, limit: int) -> None:
     """Raise a LimitError if an equation has more terms, each counted once: that is what rules and
     kernels cost. They are counted where it has a larger weight, that of the term written out."""
     if e.body.weight > weight and len(T.subterms(e.body)) > limit:
-        raise _too_large(e, program, f"{limit} different terms {when}")
+        raise _too_large(e, program, f"{limit} different terms as it is derived")
 
 
 def reading_stored(program: Equations, equation: Equation) -> Equations:

@@ -71,7 +71,6 @@ class Dom:
 REAL = Dom()
 MASKED = Dom(masked=True)
 ANYTHING = Dom(masked=True, unspecified=True)
-NONNEGATIVE = Dom(lo=0)
 ZERO = Dom(0, 0)
 MISSING = Dom(hi=-_INF, masked=True)
 SHARE = Dom(0, 1)

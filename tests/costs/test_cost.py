@@ -14,7 +14,6 @@ from monocomp.costs.counting import cost
 from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.costs.holding import estimate
 from monocomp.costs.roles import choose_roles
-from monocomp.errors import UsageError
 from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.language.checker import check
 from monocomp.tile import Loop
@@ -142,21 +141,14 @@ def test_a_tile_is_loaded_once() -> None:
 def test_every_step_has_costs() -> None:
     k = mc.compile(library.load("sliding_window"))
     sizes = {"b": 1, "h": 8, "q": 4096, "k": 4096, "d": 64, "e": 64}
-    first, last = (c.at(sizes, k.derivation.start) for c in k.derivation.costs)
+    first, last = k.derivation.costs
     costs = [k.derivation.first(n).costs for n in range(len(k.derivation) + 1)]
     assert costs[0][1] == k.derivation.costs[0] and costs[-1] == k.derivation.costs
     assert all(before == costs[0][0] for before, _ in costs) and costs[0][1] != costs[-1][1]
-    assert first["passes"] == {"k": 3} and last["passes"] == {"k": 1}
-    assert last["bytes"] == k.report(sizes)["bytes"] < first["bytes"]
-    assert last["flops"] < first["flops"]
-
-
-def test_missing_and_unknown_extents() -> None:
-    derivation = mc.compile(library.load("attention")).derivation
-    with pytest.raises(UsageError, match="the extent of b, d, e, h is missing"):
-        derivation.costs[0].at({"q": 3, "k": 4}, derivation.start)
-    with pytest.raises(UsageError, match="no index 'z'"):
-        derivation.costs[0].at({"z": 3}, derivation.start)
+    assert first.passes == {"k": 3} and last.passes == {"k": 1}
+    moved, before = (formula(c.bytes).at(sizes) for c in (last, first))
+    assert moved == k.report(sizes)["bytes"] < before
+    assert formula(last.flops).at(sizes) < formula(first.flops).at(sizes)
 
 
 # --- what a report counts, against formulas written by hand ------------------------------

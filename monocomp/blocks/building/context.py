@@ -127,10 +127,10 @@ class Context:
     def say(self, text: str) -> None:
         self.put(Comment(text))
 
-    def assign(self, target: Expr, value: Expr, is_static: bool = False) -> Expr:
+    def assign(self, target: Expr, value: Expr) -> Expr:
         """Give a name a value, which may change."""
         self.changing.add(target.attr)
-        self._give(target, value, is_static)
+        self._give(target, value)
         return target
 
     def let(self, target: Expr, value: Expr, is_static: bool = False) -> Expr:
@@ -144,7 +144,7 @@ class Context:
         self.names.values[target.attr] = value
         return value
 
-    def _give(self, target: Expr, value: Expr, is_static: bool) -> None:
+    def _give(self, target: Expr, value: Expr, is_static: bool = False) -> None:
         values = self.names.values
         stale = [n for n, x in values.items() if x.op == "name" and x.attr == target.attr]
         for identifier in (target.attr, *stale):
