@@ -354,7 +354,7 @@ class Values(Scopes):
             fold = f.args[0] if f.op == "field" else f
             if fold.op != "fold" or T.has_element(fold) or T.domain_of(fold) in selected:
                 continue
-            if any(_reads_elsewhere(p, fold) for p in parts if p is not f and p not in divisors):
+            if any(_reads_elsewhere(p, fold) for p in parts if p is not f):
                 yield f
 
     def _masked_product(self, factor: float, t: Term) -> Expr:

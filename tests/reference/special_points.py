@@ -197,8 +197,13 @@ PROGRAMS = [
     "O[q] = where(any[k if k < q](S[q,k] > 3), 1, 2) + where(all[k if k < q](S[q,k] > 3), 4, 8)",
     "O[q] = max[k if k < q](exp(Off[q]) * S[q,k])",
     *(
-        f"O[q] = sum[k if k < q](T[k] * {x})"
-        for x in ("(1 + sum[e](Bad[q,e]))", "max[l](exp(900 * S[q,l]))", "exp(sum[e](Bad[q,e]))")
+        f"O[q] = sum[k if k < q](T[k] {x})"
+        for x in (
+            "* (1 + sum[e](Bad[q,e]))",
+            "/ sum[e](Bad[q,e])",
+            "* max[l](exp(900 * S[q,l]))",
+            "* exp(sum[e](Bad[q,e]))",
+        )
     ),
     "O[q] = log(1 + sum[k if k < q](exp(-(S[q,k] ** 2))))",
     "O[q,e] = softmax[k](S[q,k] * mean[l if l < q](R[q,l])) * V[k,e]",
