@@ -82,7 +82,8 @@ def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
     exponent = exponent_of(addend)
     condition = T.conjunction(condition, condition_of(addend, exponent))
     _, unshared = T.shares(addend, T.conjuncts(condition))
-    return any(is_at_most_zero(e, condition) for e in (exponent, exponent_of(unshared)))
+    exponents = (without_numbers(e, addend) for e in (exponent, exponent_of(unshared)))
+    return any(is_at_most_zero(e, condition) for e in exponents)
 
 
 _EXTREMA = ("fold", "maximum", "minimum", "where")
@@ -96,6 +97,25 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
         exponent = unsigned[0]
     known = frozenset(T.conjuncts(condition))
     return exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent))
+
+
+def without_numbers(exponent: Term, whole: Term) -> Term:
+    """Return the exponent of a factor of exp(y) * z without the addends x where exp(x) is in a sum
+    or product that y is: if y is a number, exp(x) is one, and needs no frame."""
+    parts = addends(exponent)
+    for t in _operands(exponent_of(whole)):
+        if t.op == "exp" and set(own := addends(t.args[0])) <= set(parts):
+            parts = tuple(a for a in parts if a not in own)
+    return T.add(T.ZERO, *parts)
+
+
+def _operands(t: Term) -> Iterable[Term]:
+    """Yield what is added up and multiplied to a term."""
+    if t.op in ("add", "mul"):
+        for operand in t.args:
+            yield from _operands(operand)
+    else:
+        yield t
 
 
 def _bounds(addend: Term, exponent: Term, known: frozenset[Term]) -> bool:

@@ -24,6 +24,7 @@ from monocomp.rewrites.frames import (
     is_joined,
     joint_frame,
     largest,
+    without_numbers,
 )
 from monocomp.rewrites.results import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
@@ -104,7 +105,7 @@ def scaled(t: Term, need: Need, known: Term) -> Scaled:
         need: which numbers must keep their exponents.
         known: a condition that holds.
     """
-    if not _holds_exponential(t):
+    if not T.holds_exponential(t):
         return Scaled(t)
     if known.folded:  # what is known of other folds says nothing of its parts
         known = T.conjunction(*(c for c in T.conjuncts(known) if _is_of_parts(c, t)))
@@ -124,11 +125,6 @@ def _scaled(t: Term, need: Need, known: Term) -> Scaled:
     if place is None and whole is not t and exponent_of(whole) is T.ZERO:
         place = t, whole
     return Scaled(whole, place)
-
-
-@lru_cache(maxsize=65536)
-def _holds_exponential(t: Term) -> bool:
-    return t.op in ("exp", "sigmoid") or any(map(_holds_exponential, t.args))
 
 
 class _Operator:
@@ -297,7 +293,7 @@ class _Operator:
             return True
         admitted = T.conjunction(known, condition_of(body, exponent))
         _, rest = T.shares(body, T.conjuncts(admitted))
-        exponent = scaled(rest, Need.SMALL, admitted).exponent
+        exponent = without_numbers(scaled(rest, Need.SMALL, admitted).exponent, body)
         above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
         return any(is_at_most_zero(e, admitted) for e in (exponent, T.add(T.ZERO, *above)))
 

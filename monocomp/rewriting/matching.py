@@ -168,7 +168,7 @@ def parts_of(op: str, t: Term) -> tuple[Term, ...]:
         if f.op == "const" and f.attr < 0:
             parts += [T.const(-1, f.kind), T.neg(f)]
         elif f.op == "exp" and f.args[0].op == "add":
-            parts += map(T.exp, f.args[0].args)
+            parts += (T.inert("exp", a) for a in f.args[0].args)  # also of a logarithm
         else:
             parts.append(f)
     return tuple(f for f in parts if f is not T.const(1, f.kind))

@@ -24,6 +24,7 @@ from monocomp.terms.constructors import construct, rebuild
 from monocomp.terms.domain import has_element
 from monocomp.terms.facts import (
     exceeds_minus_infinity,
+    holds_exponential,
     is_finite_if_read,
     is_finite_if_there,
     is_nonnegative,

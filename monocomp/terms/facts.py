@@ -188,6 +188,26 @@ def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
             yield condition
 
 
+def may_be_mask(t: Term) -> bool:
+    """True if t may be a mask: -inf, or a large number that stands for it."""
+    return domain(t, MASKS_ARE_ADDED).masked
+
+
+@lru_cache(maxsize=65536)
+def holds_exponential(t: Term) -> bool:
+    """True if t holds an exponential, or a sigmoid, which is made of one."""
+    return t.op in ("exp", "sigmoid") or any(map(holds_exponential, t.args))
+
+
+@lru_cache(maxsize=65536)
+def holds_masked_weight(t: Term) -> bool:
+    """True if t holds a sum of exponentials, or an exponential of what may be a mask."""
+    if t.op == "exp" and may_be_mask(t.args[0]):
+        return True
+    is_sum = t.op == "fold" and holds_exponential(t)
+    return is_sum or t.op in ("fold_at", "field") or any(map(holds_masked_weight, t.args))
+
+
 def exponential_of(t: Term | None) -> Term | None:
     """Return x for a t = log(x)."""
     if t is None:

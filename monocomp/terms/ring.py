@@ -23,9 +23,11 @@ from monocomp.terms.domain import MASKS_ARE_READ, domain
 from monocomp.terms.facts import (
     conditions_of_weights,
     exponential_of,
+    holds_masked_weight,
     is_finite_if_there,
     is_nonnegative,
     is_there,
+    may_be_mask,
     may_be_missing,
     vanishes,
 )
@@ -287,7 +289,9 @@ def exp(exponent: Term) -> Term:
     """e ** exponent
 
     Results of folds are multiplied out of products in the exponent, so that they can cancel;
-    logarithms leave as powers, and -inf as a bracket.
+    logarithms leave as powers, and -inf as a bracket. Beside a mask a logarithm stays, unless it is
+    of numbers with masks in their exponents: rounded, a mask of a large number keeps little of what
+    is added, and a factor would be kept whole.
     """
     return _exp(multiply_out(as_float(exponent)))
 
@@ -296,12 +300,14 @@ def _exp(exponent: Term) -> Term:
     parts = addends(exponent)
     leaving: list[Term] = []
     kept: list[Term] = []
+    is_masked = any(exponential_of(split_coefficient(t)[1]) is None and may_be_mask(t) for t in parts)
     for t in parts:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
             return ZERO
         x = exponential_of(rest)
-        if x is not None and rest is not None and isinstance(number, Fraction):
+        is_kept = x is None or (is_masked and not holds_masked_weight(x))
+        if not is_kept and x is not None and isinstance(number, Fraction):
             leaving.append(power_of(*_of_root(x, number)))
         elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:
             condition, a, b = rest.args
