@@ -77,13 +77,24 @@ def are_bounded(terms: tuple[Term, ...]) -> bool:
 
 
 def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
-    """True if the exponent is at most 0 by its form, where the addend is there and a condition
+    """True if the exponents are at most 0 by their form, where the addend is there and a condition
     holds."""
-    exponent = exponent_of(addend)
-    condition = T.conjunction(condition, condition_of(addend, exponent))
+    condition = T.conjunction(condition, condition_of(addend, exponent_of(addend)))
     _, unshared = T.shares(addend, T.conjuncts(condition))
-    exponents = (without_numbers(e, addend) for e in (exponent, exponent_of(unshared)))
-    return any(is_at_most_zero(e, condition) for e in exponents)
+    return any(has_small_exponents(t, addend, condition) for t in (addend, unshared))
+
+
+def has_small_exponents(t: Term, whole: Term, condition: Term) -> bool:
+    """True if the exponents of part of a product are at most 0 by their form, or their sum is,
+    where a condition holds. What is less than 0 need not be there."""
+    exponents = [f.args[0] for f in factors(t) if f.op == "exp"]
+
+    def is_small(exponent: Term) -> bool:
+        exponent = _without_numbers(exponent, whole)
+        above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
+        return any(is_at_most_zero(e, condition) for e in (exponent, T.add(T.ZERO, *above)))
+
+    return is_small(T.add(T.ZERO, *exponents)) or all(map(is_small, exponents))
 
 
 _EXTREMA = ("fold", "maximum", "minimum", "where")
@@ -99,7 +110,7 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
     return exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent))
 
 
-def without_numbers(exponent: Term, whole: Term) -> Term:
+def _without_numbers(exponent: Term, whole: Term) -> Term:
     """Return the exponent of a factor of exp(y) * z without the addends x where exp(x) is in a sum
     or product that y is: if y is a number, exp(x) is one, and needs no frame."""
     parts = addends(exponent)

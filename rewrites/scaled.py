@@ -18,13 +18,12 @@ from monocomp import terms as T
 from monocomp.rewrites.frames import (
     are_bounded,
     condition_of,
+    has_small_exponents,
     in_frame_of_divisor,
-    is_at_most_zero,
     is_bounded_by_form,
     is_joined,
     joint_frame,
     largest,
-    without_numbers,
 )
 from monocomp.rewrites.results import factor_number
 from monocomp.rewriting.rules import Choice, RuleSet
@@ -293,9 +292,7 @@ class _Operator:
             return True
         admitted = T.conjunction(known, condition_of(body, exponent))
         _, rest = T.shares(body, T.conjuncts(admitted))
-        exponent = without_numbers(scaled(rest, Need.SMALL, admitted).exponent, body)
-        above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
-        return any(is_at_most_zero(e, admitted) for e in (exponent, T.add(T.ZERO, *above)))
+        return has_small_exponents(scaled(rest, Need.SMALL, admitted).whole, body, admitted)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""

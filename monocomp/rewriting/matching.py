@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from monocomp import terms as T
 from monocomp.declarations.record import record
@@ -174,13 +174,21 @@ def parts_of(op: str, t: Term) -> tuple[Term, ...]:
     return tuple(f for f in parts if f is not T.const(1, f.kind))
 
 
-def _joined(op: str, kind: Any, parts: Sequence[Term]) -> Term:
+def _joined(op: str, t: Term, parts: Sequence[Term]) -> Term:
+    """Join parts of t, addends of one exponent first: beside a mask that is rounded."""
     match op:
         case "add":
-            return T.add(*parts) if parts else T.const(0, kind)
+            return T.add(*parts) if parts else T.const(0, t.kind)
         case "and":
             return T.conjunction(*parts)
-    return T.mul(*parts) if parts else T.const(1, kind)
+    left = list(parts)
+    weights: list[Term] = []
+    for f in (f for f in factors(t) if f.op == "exp"):
+        own = [p for p in left if p.op == "exp" and p.args[0] in addends(f.args[0])]
+        if own:
+            weights.append(T.inert("exp", T.add(*(p.args[0] for p in own))))
+            left = [p for p in left if p not in own]
+    return T.mul(*weights, *left) if parts else T.const(1, t.kind)
 
 
 def _match_parts(
@@ -209,7 +217,7 @@ def _match_ordered(
         if not parts:
             yield bindings
         elif whole:
-            yield Bindings(bindings.terms, bindings.folds, tuple(parts))
+            yield Bindings(bindings.terms, bindings.folds, (_joined(op, t, parts),))
         return
     first, *others = patterns
 
@@ -231,13 +239,13 @@ def _match_ordered(
     elif name in tests:
         choices = [*tests[name].choices(name, parts, bindings)]
         is_unit = op == "and" or not parts  # no conjunct need meet it; and no part may be left
-        if not choices and is_unit and tests[name].is_met(name, _joined(op, t.kind, []), bindings):
+        if not choices and is_unit and tests[name].is_met(name, _joined(op, t, []), bindings):
             choices = [[]]
         for taken in choices:
             left = [x for x in parts if x not in taken]
-            yield from go_on(bindings.with_term(name, _joined(op, t.kind, taken)), left)
+            yield from go_on(bindings.with_term(name, _joined(op, t, taken)), left)
     elif not others:
-        yield bindings.with_term(name, _joined(op, t.kind, parts))
+        yield bindings.with_term(name, _joined(op, t, parts))
     else:
         for n, part in enumerate(parts):
             yield from go_on(bindings.with_term(name, part), parts[:n] + parts[n + 1 :])

@@ -18,6 +18,7 @@ from monocomp.terms.constructors import construct
 from monocomp.terms.domain import (
     ELEMENTS_ARE_THERE,
     MASKS_ARE_ADDED,
+    MASKS_ARE_ADDED_TO_ELEMENTS,
     MASKS_ARE_READ,
     REALS_ARE_READ,
     domain,
@@ -189,8 +190,9 @@ def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
 
 
 def may_be_mask(t: Term) -> bool:
-    """True if t may be a mask: -inf, or a large number that stands for it."""
-    return domain(t, MASKS_ARE_ADDED).masked
+    """True if t may be a mask, -inf or a large number that stands for it, or what is taken away
+    from one."""
+    return not domain(t, MASKS_ARE_ADDED_TO_ELEMENTS).is_real
 
 
 @lru_cache(maxsize=65536)

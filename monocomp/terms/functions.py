@@ -112,7 +112,7 @@ def log(x: Term) -> Term:
     if x.op == "mul":
         exponent = [t.args[0] for t in x.args if t.op == "exp"]
         if exponent:
-            return add(exponent[0], log(mul(*(t for t in x.args if t.op != "exp"))))
+            return add(*exponent, log(mul(*(t for t in x.args if t.op != "exp"))))
         if brackets := [t for t in x.args if is_bracket(t)]:
             condition = conjunction(*(t.args[0] for t in brackets))
             value = log(mul(ONE, *(t for t in x.args if t not in brackets)))

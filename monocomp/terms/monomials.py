@@ -23,8 +23,8 @@ class Monomial(NamedTuple):
 
 
 def exponent_of(t: Term) -> Term:
-    """Return s of a monomial exp(s) * rest."""
-    return next((f.args[0] for f in factors(t) if f.op == "exp"), T.ZERO)
+    """Return s + r of a monomial exp(s) * exp(r) * rest."""
+    return T.add(T.ZERO, *(f.args[0] for f in factors(t) if f.op == "exp"))
 
 
 def is_multiple(t: Term) -> bool:
@@ -47,7 +47,7 @@ def monomial(t: Term) -> Monomial:
         if f.op == "const":
             number = number * f.attr
         elif f.op == "exp":
-            exponent = f.args[0]
+            exponent = T.add(exponent, f.args[0])
         else:
             base, power = T.base_and_power(f)
             powers[base] = power

@@ -180,18 +180,22 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     if number == 0 or number != number:  # 0 * inf is 0: equal wherever the source is finite
         return const(0, kind)
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
-    exponent = add(*exponents) if len(exponents) != 1 else exponents[0]
     if as_written:
         conditions += conditions_of_weights(exponents)
+    beside_masks = [e for e in exponents if may_be_mask(e)]
+    groups = filter(None, (beside_masks, [e for e in exponents if e not in beside_masks]))
+    joined = [add(*group) if len(group) > 1 else group[0] for group in groups]
     if conditions:
-        weights = [inert("exp", exponent)] if exponents else []
+        weights = [inert("exp", exponent) for exponent in joined]
         over = [*(base for base in powers if powers[base] > 0), *weights]
         holds = conjunction(*_conditions_left(over, conjunction(*conditions)))
         if holds is not TRUE:
             parts.append(as_float(holds) if kind == "float" else as_int(holds))
-    if exponents and exponent is not ZERO:
-        parts.append(exp(exponent) if len(exponents) > 1 else _exp(exponent))
-    if any(t.op in ("const", "mul") for t in parts) or sum(t.op == "exp" for t in parts) > 1:
+    is_joined = len(exponents) > len(joined)
+    weights = [exp(e) if is_joined else _exp(e) for e in joined if e is not ZERO]
+    parts += weights
+    masked = [may_be_mask(t.args[0]) for t in parts if t.op == "exp"]
+    if any(t.op in ("const", "mul") for t in parts) or len(masked) > len(set(masked)):
         return _product((const(number, kind), *parts), as_written)
     if not parts:
         return const(number, kind)
@@ -300,7 +304,8 @@ def _exp(exponent: Term) -> Term:
     parts = addends(exponent)
     leaving: list[Term] = []
     kept: list[Term] = []
-    is_masked = any(exponential_of(split_coefficient(t)[1]) is None and may_be_mask(t) for t in parts)
+    numbers = (t for t in parts if exponential_of(split_coefficient(t)[1]) is None)
+    is_masked = any(map(may_be_mask, numbers))
     for t in parts:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:

@@ -27,18 +27,23 @@ from monocomp.terms.walking import element, subterms
 
 def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     """Return a product as (shares of given sums, the rest), where conditions are known to hold."""
-    parts, share = factors(t), ZERO
-    exponent = add(ZERO, *(f.args[0] for f in parts if f.op == "exp"))
+    parts = factors(t)
     conditions = frozenset(known).union(*(conjuncts(f.args[0]) for f in parts if is_bracket(f)))
+    pairs = [_shares(f, conditions) for f in parts]
+    if all(share is ONE for share, _ in pairs):
+        return ONE, t
+    of_sums, rest = zip(*pairs, strict=True)
+    return mul(*of_sums), mul(const(1, t.kind), *rest)
+
+
+def _shares(factor: Term, known: frozenset[Term]) -> tuple[Term, Term]:
+    exponent, share = factor.args[0] if factor.op == "exp" else ZERO, ZERO
     for addend, times, total in _logarithms(exponent):
-        elements = _elements_of(total, times, exponent, conditions)
+        elements = _elements_of(total, times, exponent, known)
         if elements is not None:
             share = add(share, elements, addend)
             exponent = sub(exponent, add(elements, addend))
-    if share is ZERO:
-        return ONE, t
-    others = (f for f in parts if f.op != "exp")
-    return exp(share), mul(const(1, t.kind), *others, exp(exponent))
+    return (ONE, factor) if share is ZERO else (exp(share), exp(exponent))
 
 
 def _logarithms(exponent: Term) -> Iterator[tuple[Term, Fraction, Term]]:
