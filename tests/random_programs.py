@@ -106,7 +106,7 @@ def _multiplied_inputs(bodies: Sequence[Term]) -> set[str]:
     that they lack: their -inf is unspecified."""
     from monocomp.terms import subterms
     from monocomp.terms.domain import MASKS_ARE_READ, REALS_ARE_READ, domain
-    from monocomp.terms.masks import added_names
+    from monocomp.terms.facts import added_names
 
     sums = (t for t in subterms(*bodies) if t.op in ("fold", "fold_at"))
     elements = [t.args[-1] for t in sums if t.attr.monoid in ("sum", "mean", "var")]

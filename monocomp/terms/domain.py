@@ -73,7 +73,6 @@ class Assumptions:
 
 MASKS_ARE_READ = Assumptions(MASKED)
 MASKS_ARE_ADDED = Assumptions(MASKED, contracted=True)
-MASKS_ARE_ADDED_TO_ELEMENTS = Assumptions(MASKED, contracted=True, filled=True)
 REALS_ARE_READ = Assumptions(REAL)
 ELEMENTS_ARE_THERE = Assumptions(REAL, filled=True)
 _NOTHING: frozenset[Term] = frozenset()

@@ -18,13 +18,13 @@ from monocomp.terms.constructors import construct
 from monocomp.terms.domain import (
     ELEMENTS_ARE_THERE,
     MASKS_ARE_ADDED,
-    MASKS_ARE_ADDED_TO_ELEMENTS,
     MASKS_ARE_READ,
     REALS_ARE_READ,
     domain,
     has_element,
+    is_contraction,
 )
-from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const
+from monocomp.terms.leaves import FALSE, NEG_INF, TRUE, const, name_of
 from monocomp.terms.logic import conjuncts
 from monocomp.terms.nodes import Number, Term, intern
 from monocomp.terms.parts import addends, base_and_power, factors, is_bracket, split_coefficient
@@ -189,10 +189,53 @@ def conditions_of_weights(exponents: Iterable[Term]) -> Iterator[Term]:
             yield condition
 
 
-def may_be_mask(t: Term) -> bool:
-    """True if t may be a mask, -inf or a large number that stands for it, or what is taken away
-    from one."""
-    return not domain(t, MASKS_ARE_ADDED_TO_ELEMENTS).is_real
+# --- masks ------------------------------------------------------------------------------------
+
+_ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "field")
+
+
+@lru_cache(maxsize=65536)
+def added_names(t: Term) -> frozenset[str]:
+    """Return the names of inputs and definitions whose elements are added up in t, as they are or
+    scaled: by what is at least 0, or varies with fewer indices. What is multiplied otherwise is a
+    number."""
+    parts: Iterable[Term] = ()
+    if t.kind != "float":
+        return frozenset()  # a position or a count is a number whatever is read for it
+    if t.op in ("read", "ref"):
+        return frozenset((name_of(t),))
+    if t.op == "stored":
+        parts = (t.attr.body,)
+    elif t.op == "mul" and split_coefficient(t)[0] > 0:
+        numbers = ("const", "param", "extent", "pow")
+        varying = [f for f in t.args if f.op not in numbers and not is_bracket(f)]
+        parts = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
+    elif t.op in _ADDING and not (is_contraction(t) or _multiplies(t)):
+        parts = [a for a in t.args if a.kind == "float"]
+    return frozenset().union(*map(added_names, parts))
+
+
+def _is_scale(factor: Term, t: Term) -> bool:
+    """True if a factor is at least 0, or varies with fewer indices than t and is no aggregate."""
+    return is_nonnegative(factor) or (not factor.folded and factor.free < t.free)
+
+
+def _multiplies(t: Term) -> bool:
+    """True for an aggregate that may multiply its elements, as one of a user's monoid may."""
+    if t.op == "field":
+        return not t.args[0].attr.is_scaled
+    return t.op == "fold" and t.attr.monoid in ("prod", "var")
+
+
+def may_be_mask(exponent: Term) -> bool:
+    """True if an exponent holds a mask, -inf or a large number that stands for it, or what may be
+    as large: something is added that is read."""
+    parts = (rest for a in addends(exponent) if (rest := split_coefficient(a)[1]) is not None)
+    return any(added_names(x) or _is_masked_logarithm(unfolded(x)) for x in parts)
+
+
+def _is_masked_logarithm(t: Term) -> bool:
+    return t.op == "log" and holds_masked_weight(t.args[0])
 
 
 @lru_cache(maxsize=65536)
@@ -203,11 +246,10 @@ def holds_exponential(t: Term) -> bool:
 
 @lru_cache(maxsize=65536)
 def holds_masked_weight(t: Term) -> bool:
-    """True if t holds a sum of exponentials, or an exponential of what may be a mask."""
-    if t.op == "exp" and may_be_mask(t.args[0]):
-        return True
-    is_sum = t.op == "fold" and holds_exponential(t)
-    return is_sum or t.op in ("fold_at", "field") or any(map(holds_masked_weight, t.args))
+    """True if t holds an exponential of what may be a mask, or a sum of such."""
+    if t.op == "exp" or (t.op == "fold" and t.attr.is_scaled):
+        return may_be_mask(t.args[-1])
+    return t.op == "fold_at" or any(map(holds_masked_weight, t.args))
 
 
 def exponential_of(t: Term | None) -> Term | None:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from monocomp import terms as T
 from monocomp.declarations.vocabulary import KEEPING_REDUCTIONS
 from monocomp.terms import Term
-from monocomp.terms.domain import Assumptions, domain, is_contraction
+from monocomp.terms.domain import Assumptions, domain
 from monocomp.terms.equations import Equations
-from monocomp.terms.facts import is_nonnegative
+from monocomp.terms.facts import added_names
 from monocomp.terms.transfer import REAL
 
 EXTREMA = ("max", "min")  # a frame is a maximum, or minus a minimum
 _REALS = Assumptions(REAL, in_kernels=True)
-_ADDING = ("add", "maximum", "minimum", "where", "fold", "fold_at", "field")
 
 
 def with_masks(program: Equations) -> Equations:
@@ -75,39 +73,6 @@ def _is_exponent(t: Term) -> bool:
         return any(map(_is_exponent, x.args[1:]))
     is_fold = x.op in ("fold", "fold_at")
     return x.op == "log" or (is_fold and x.attr.monoid in (*EXTREMA, "top", "logsumexp"))
-
-
-@lru_cache(maxsize=4096)
-def added_names(t: Term) -> frozenset[str]:
-    """Return the names of inputs and definitions whose elements are added up in t, as they are or
-    scaled: by what is at least 0, or varies with fewer indices. What is multiplied otherwise is a
-    number."""
-    parts: Iterable[Term] = ()
-    if t.kind != "float":
-        return frozenset()  # a position or a count is a number whatever is read for it
-    if t.op in ("read", "ref"):
-        return frozenset((T.name_of(t),))
-    if t.op == "stored":
-        parts = (t.attr.body,)
-    elif t.op == "mul" and T.split_coefficient(t)[0] > 0:
-        numbers = ("const", "param", "extent", "pow")
-        varying = [f for f in t.args if f.op not in numbers and not T.is_bracket(f)]
-        parts = [f for f in varying if all(_is_scale(g, f) for g in varying if g is not f)]
-    elif t.op in _ADDING and not (is_contraction(t) or _multiplies(t)):
-        parts = [a for a in t.args if a.kind == "float"]
-    return frozenset().union(*map(added_names, parts))
-
-
-def _is_scale(factor: Term, t: Term) -> bool:
-    """True if a factor is at least 0, or varies with fewer indices than t and is no aggregate."""
-    return is_nonnegative(factor) or (not factor.folded and factor.free < t.free)
-
-
-def _multiplies(t: Term) -> bool:
-    """True for an aggregate that may multiply its elements, as one of a user's monoid may."""
-    if t.op == "field":
-        return not t.args[0].attr.is_scaled
-    return t.op == "fold" and t.attr.monoid in ("prod", "var")
 
 
 def needed_operands(t: Term) -> Iterator[tuple[Term, Term]]:

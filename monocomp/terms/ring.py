@@ -182,9 +182,7 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     parts = [power_of(base, power) for base, power in powers.items() if power != 0]
     if as_written:
         conditions += conditions_of_weights(exponents)
-    beside_masks = [e for e in exponents if may_be_mask(e)]
-    groups = filter(None, (beside_masks, [e for e in exponents if e not in beside_masks]))
-    joined = [add(*group) if len(group) > 1 else group[0] for group in groups]
+    joined = _joined(exponents)
     if conditions:
         weights = [inert("exp", exponent) for exponent in joined]
         over = [*(base for base in powers if powers[base] > 0), *weights]
@@ -194,8 +192,8 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     is_joined = len(exponents) > len(joined)
     weights = [exp(e) if is_joined else _exp(e) for e in joined if e is not ZERO]
     parts += weights
-    masked = [may_be_mask(t.args[0]) for t in parts if t.op == "exp"]
-    if any(t.op in ("const", "mul") for t in parts) or len(masked) > len(set(masked)):
+    left = [t.args[0] for t in parts if t.op == "exp"]
+    if any(t.op in ("const", "mul") for t in parts) or len(_joined(left)) < len(left):
         return _product((const(number, kind), *parts), as_written)
     if not parts:
         return const(number, kind)
@@ -209,6 +207,19 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
     if number != 1:
         parts.insert(0, const(number, kind))
     return parts[0] if len(parts) == 1 else intern("mul", tuple(parts), None, kind)
+
+
+def _joined(exponents: list[Term]) -> list[Term]:
+    """Add up the exponents of a product, those of masks apart from those of numbers: a mask, a
+    large number, would leave nothing of what is added. What cancels in it is added all the same."""
+    if len(exponents) < 2:
+        return exponents
+    masks = [e for e in exponents if may_be_mask(e)]
+    numbers = add(ZERO, *(e for e in exponents if e not in masks))
+    mask = add(ZERO, *masks)
+    if not masks or {*map(neg, addends(numbers))} <= {*addends(mask)}:
+        return [add(mask, numbers)]
+    return [mask] if numbers is ZERO else [mask, numbers]
 
 
 @lru_cache(maxsize=65536)
