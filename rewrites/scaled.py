@@ -277,6 +277,11 @@ class _Operator:
             self.need < Need.SUMS and self.are_bounded(body, exponent, known, name)
         ):
             return self.plain_sum(bound, condition, self.operand(body, Need.NONE, known))
+        weight = self.masked_share(body, exponent, known)
+        if weight is not T.ONE:
+            element = scaled(T.mul(body, T.power_of(weight, -1)), Need.SMALL, known)
+            value, exponent = T.mul(weight, element.value), element.exponent
+            moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
         self.use(element)
         fixed = [a for a in addends(exponent) if name not in a.free]
         conditions = (c for c in map(T.is_weight_there, fixed) if c is not None)
@@ -285,6 +290,13 @@ class _Operator:
         total = mantissa(bound, condition, value, moving)
         joint = T.exp(T.add(largest(bound, condition, moving), *fixed))
         return T.mul(T.bracket(T.conjunction(*conditions)), total, joint)
+
+    def masked_share(self, body: Term, exponent: Term, known: Term) -> Term:
+        """Return the weights with masks in their exponents that are at most 1 by their form: beside
+        them, numbers keep a frame of their own."""
+        admitted = T.conjuncts(T.conjunction(known, condition_of(body, exponent)))
+        masked = (f for f in factors(body) if f.op == "exp" and T.may_be_mask(f.args[0]))
+        return T.mul(T.ONE, *(f for f in masked if T.shares(f, admitted)[0] is f))
 
     def are_bounded(self, body: Term, exponent: Term, known: Term, name: str) -> bool:
         """True if the elements of a sum are at most 1 by their form, where a condition holds."""

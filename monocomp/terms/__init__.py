@@ -35,6 +35,7 @@ from monocomp.terms.facts import (
     is_unmasked_if_read,
     is_weight_there,
     may_be_empty,
+    may_be_mask,
     may_be_missing,
     unfolded,
     vanishes,

@@ -229,9 +229,9 @@ def _multiplies(t: Term) -> bool:
 
 def may_be_mask(exponent: Term) -> bool:
     """True if an exponent holds a mask, -inf or a large number that stands for it, or what may be
-    as large: something is added that is read."""
+    as large: something is added that is read. A name stands for numbers until it is replaced."""
     parts = (rest for a in addends(exponent) if (rest := split_coefficient(a)[1]) is not None)
-    return any(added_names(x) or _is_masked_logarithm(unfolded(x)) for x in parts)
+    return any(not added_names(x) <= x.names or _is_masked_logarithm(unfolded(x)) for x in parts)
 
 
 def _is_masked_logarithm(t: Term) -> bool:
@@ -249,6 +249,8 @@ def holds_masked_weight(t: Term) -> bool:
     """True if t holds an exponential of what may be a mask, or a sum of such."""
     if t.op == "exp" or (t.op == "fold" and t.attr.is_scaled):
         return may_be_mask(t.args[-1])
+    if t.op == "stored":
+        return holds_masked_weight(t.attr.body)
     return t.op == "fold_at" or any(map(holds_masked_weight, t.args))
 
 

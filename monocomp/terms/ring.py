@@ -315,8 +315,8 @@ def _exp(exponent: Term) -> Term:
     parts = addends(exponent)
     leaving: list[Term] = []
     kept: list[Term] = []
-    numbers = (t for t in parts if exponential_of(split_coefficient(t)[1]) is None)
-    is_masked = any(map(may_be_mask, numbers))
+    numbers = [t for t in parts if exponential_of(split_coefficient(t)[1]) is None]
+    is_masked = any(t.names or may_be_mask(t) for t in numbers)
     for t in parts:
         number, rest = split_coefficient(t)
         if rest is None and number == -math.inf:
