@@ -274,12 +274,12 @@ class _Operator:
         value, exponent = element.value, element.exponent
         moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
         if moving is T.ZERO or (
-            self.need < Need.SUMS and self.are_bounded(body, exponent, known, name)
+            self.need < Need.SUMS and self.are_bounded(element.whole, known, name)
         ):
             return self.plain_sum(bound, condition, self.operand(body, Need.NONE, known))
-        weight = self.masked_share(body, exponent, known)
+        weight = self.masked_share(element.whole, known)
         if weight is not T.ONE:
-            element = scaled(T.mul(body, T.power_of(weight, -1)), Need.SMALL, known)
+            element = Scaled(T.mul(element.whole, T.power_of(weight, -1)), element.place)
             value, exponent = T.mul(weight, element.value), element.exponent
             moving = T.add(T.ZERO, *(a for a in addends(exponent) if name in a.free))
         self.use(element)
@@ -291,20 +291,20 @@ class _Operator:
         joint = T.exp(T.add(largest(bound, condition, moving), *fixed))
         return T.mul(T.bracket(T.conjunction(*conditions)), total, joint)
 
-    def masked_share(self, body: Term, exponent: Term, known: Term) -> Term:
+    def masked_share(self, element: Term, known: Term) -> Term:
         """Return the weights with masks in their exponents that are at most 1 by their form: beside
         them, numbers keep a frame of their own."""
-        admitted = T.conjuncts(T.conjunction(known, condition_of(body, exponent)))
-        masked = (f for f in factors(body) if f.op == "exp" and T.may_be_mask(f.args[0]))
+        admitted = T.conjuncts(_admitted(element, known))
+        masked = (f for f in factors(element) if f.op == "exp" and T.may_be_mask(f.args[0]))
         return T.mul(T.ONE, *(f for f in masked if T.shares(f, admitted)[0] is f))
 
-    def are_bounded(self, body: Term, exponent: Term, known: Term, name: str) -> bool:
+    def are_bounded(self, element: Term, known: Term, name: str) -> bool:
         """True if the elements of a sum are at most 1 by their form, where a condition holds."""
-        if not any(s.op == "exp" and name in s.free for s in T.subterms(body)):
+        if not any(s.op == "exp" and name in s.free for s in T.subterms(element)):
             return True
-        admitted = T.conjunction(known, condition_of(body, exponent))
-        _, rest = T.shares(body, T.conjuncts(admitted))
-        return has_small_exponents(scaled(rest, Need.SMALL, admitted).whole, body, admitted)
+        admitted = _admitted(element, known)
+        _, rest = T.shares(element, T.conjuncts(admitted))
+        return has_small_exponents(rest, element, admitted)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""
@@ -324,6 +324,19 @@ class _Operator:
         if is_asked and element.value is T.ONE and element.exponent is not T.ZERO:
             return T.exp(T.fold(t.attr.monoid, (bound,), condition, element.exponent))
         return T.fold(t.attr.monoid, (bound,), condition, element.whole)
+
+
+def _admitted(element: Term, known: Term) -> Term:
+    return T.conjunction(known, condition_of(element, exponent_of(element)))
+
+
+def lift_exponents(t: Term) -> Term:
+    """Write the exponents of what is given as they are in what is lifted, but not its sums."""
+    if t.op == "exp" or (t.op == "fold" and t.attr.monoid in ("max", "logsumexp")):
+        return T.map_children(t, lambda x: scaled(x, Need.NONE, T.TRUE).whole)
+    if t.op in ("add", "mul", "pow", "log", "fold"):
+        return T.map_children(t, lift_exponents)
+    return scaled(t, Need.NONE, T.TRUE).whole
 
 
 def _in_choice(t: Term) -> Term:

@@ -21,7 +21,7 @@ from monocomp.rewrites.equalities import equalities
 from monocomp.rewrites.exchange import candidates, exchange_by
 from monocomp.rewrites.normal_form import normal_form, normalise, ring
 from monocomp.rewrites.products import products
-from monocomp.rewrites.scaled import lifting
+from monocomp.rewrites.scaled import lift_exponents, lifting
 from monocomp.rewrites.selection import selection
 from monocomp.rewriting.driver import Rewriter
 from monocomp.rewriting.rules import Rule, RuleSet
@@ -77,6 +77,8 @@ def finish(rewriter: Rewriter, rules: Sequence[str] | None = None) -> None:
             used = replace(rule_set, rules=[r for r in wanted if r in rule_set.rules])
         if rule_set is split_normal_form:  # of what is given, too, parts are recognised
             rewriter.normalise_given(partial(normalise, rules=used))
+        if rule_set is lifting:
+            rewriter.normalise_given(lift_exponents)
         if rule_set is exchanged_normal_form:
             rewriter.depends_on_sizes |= bool(candidates(rewriter.program))
         rewriter.exhaust(used)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -35,14 +35,9 @@ class Choice:
 
     @classmethod
     def replacing(cls, before: Term, after: Term, program: Equations) -> Choice:
-        """Replace the term everywhere, also where it defines an input that is given."""
-        replaced = T.replacing(before, after)
-        new = program.map(lambda t: replaced(t) if T.holds(t, before) else t)
-        for name in [e.name for e in program.given]:
-            e = next(e for e in new.given if e.name == name)
-            if T.holds(e.body, before):
-                new = new.with_given(replace(e, body=replaced(e.body)))
-        return cls(before, after, new)
+        """Replace the term everywhere."""
+        replace = T.replacing(before, after)
+        return cls(before, after, program.map(lambda t: replace(t) if T.holds(t, before) else t))
 
 
 @record(eq=False)
