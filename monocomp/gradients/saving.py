@@ -30,7 +30,7 @@ from monocomp.gradients.reading import is_aggregate, is_exponential_sum
 from monocomp.gradients.reverse import Fresh
 from monocomp.terms import Term
 from monocomp.terms.equations import Equation, Equations
-from monocomp.terms.monomials import addends, factors
+from monocomp.terms.monomials import addends, exponent_of, factors, without_exponent
 
 
 @dataclass(frozen=True)
@@ -218,4 +218,4 @@ def less_exponent(t: Term, shift: Term) -> Term:
     if t.op == "fold" and t.attr.monoid == "sum":
         opened, (condition, body) = T.open_fold(t)
         return T.fold("sum", opened, condition, less_exponent(body, shift))
-    return T.mul(t, T.exp(T.neg(shift)))
+    return T.mul(without_exponent(t), T.exp(T.sub(exponent_of(t), shift)))

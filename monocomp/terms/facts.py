@@ -228,10 +228,24 @@ def _multiplies(t: Term) -> bool:
 
 
 def may_be_mask(exponent: Term) -> bool:
-    """True if an exponent holds a mask, -inf or a large number that stands for it, or what may be
-    as large: something is added that is read. A name stands for numbers until it is replaced."""
-    parts = (rest for a in addends(exponent) if (rest := split_coefficient(a)[1]) is not None)
-    return any(not added_names(x) <= x.names or _is_masked_logarithm(unfolded(x)) for x in parts)
+    """True if an exponent holds a mask, -inf or a large number that stands for it: something is
+    added that is read. A name stands for numbers until it is replaced."""
+    return any(number > 0 and _is_mask(x) for number, x in _with_coefficients(exponent))
+
+
+def may_be_less_a_mask(exponent: Term) -> bool:
+    """True if an exponent holds no mask, but what one may be taken away with."""
+    signs = {number > 0 for number, x in _with_coefficients(exponent) if _is_mask(x)}
+    return signs == {False}
+
+
+def _with_coefficients(t: Term) -> Iterator[tuple[Number, Term]]:
+    pairs = map(split_coefficient, addends(t))
+    return ((number, x) for number, x in pairs if x is not None)
+
+
+def _is_mask(t: Term) -> bool:
+    return not added_names(t) <= t.names or _is_masked_logarithm(unfolded(t))
 
 
 def _is_masked_logarithm(t: Term) -> bool:

@@ -27,6 +27,7 @@ from monocomp.terms.facts import (
     is_finite_if_there,
     is_nonnegative,
     is_there,
+    may_be_less_a_mask,
     may_be_mask,
     may_be_missing,
     vanishes,
@@ -211,15 +212,16 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
 
 def _joined(exponents: list[Term]) -> list[Term]:
     """Add up the exponents of a product, those of masks apart from those of numbers: a mask, a
-    large number, would leave nothing of what is added. What cancels in it is added all the same."""
-    if len(exponents) < 2:
-        return exponents
+    large number, would leave nothing of what is added. Frames are taken away from either, and what
+    cancels is added all the same."""
     masks = [e for e in exponents if may_be_mask(e)]
-    numbers = add(ZERO, *(e for e in exponents if e not in masks))
-    mask = add(ZERO, *masks)
-    if not masks or {*map(neg, addends(numbers))} <= {*addends(mask)}:
-        return [add(mask, numbers)]
-    return [mask] if numbers is ZERO else [mask, numbers]
+    if len(exponents) < 2 or not masks:
+        return [add(*exponents)] if len(exponents) > 1 else exponents
+    numbers = [e for e in exponents if e not in masks and not may_be_less_a_mask(e)]
+    mask, number = add(*(e for e in exponents if e not in numbers)), add(ZERO, *numbers)
+    if {*map(neg, addends(number))} <= {*addends(mask)}:
+        return [add(mask, number)]
+    return [mask] if number is ZERO else [mask, number]
 
 
 @lru_cache(maxsize=65536)
