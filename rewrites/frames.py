@@ -84,15 +84,19 @@ def is_bounded_by_form(addend: Term, condition: Term = T.TRUE) -> bool:
     return any(has_small_exponents(t, addend, condition) for t in (addend, unshared))
 
 
-def has_small_exponents(t: Term, whole: Term, condition: Term) -> bool:
+def has_small_exponents(
+    t: Term, whole: Term, condition: Term, may_be_far_below: bool = False
+) -> bool:
     """True if the exponents of part of a product are at most 0 by their form, or their sum is,
-    where a condition holds. What is less than 0 need not be there."""
+    where a condition holds; `may_be_far_below` if addends that are at most 0 do not matter."""
     exponents = [f.args[0] for f in factors(t) if f.op == "exp"]
 
     def is_small(exponent: Term) -> bool:
         exponent = _without_numbers(exponent, whole)
-        above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
-        return any(is_at_most_zero(e, condition) for e in (exponent, T.add(T.ZERO, *above)))
+        if may_be_far_below and not is_at_most_zero(exponent, condition):
+            above = (a for a in addends(exponent) if not T.is_nonnegative(T.neg(a)))
+            exponent = T.add(T.ZERO, *above)
+        return is_at_most_zero(exponent, condition)
 
     return is_small(T.add(T.ZERO, *exponents)) or all(map(is_small, exponents))
 

@@ -304,7 +304,7 @@ class _Operator:
             return True
         admitted = _admitted(element, known)
         _, rest = T.shares(element, T.conjuncts(admitted))
-        return has_small_exponents(rest, element, admitted)
+        return has_small_exponents(rest, element, admitted, may_be_far_below=True)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""
