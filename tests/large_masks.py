@@ -74,6 +74,10 @@ def _logits(x: Mapping[str, Tensor]) -> Tensor:
     return x["Q"] @ keys.mT * x["Q"].shape[-1] ** -0.5
 
 
+def _products(x: Mapping[str, Tensor]) -> Tensor:
+    return x["Q"][:, :, None] * x["K"][:, None]
+
+
 def _weighed(x: Mapping[str, Tensor], logits: Tensor) -> Tensor:
     values = x["V"].repeat_interleave(len(logits) // len(x["V"]), 0)
     return logits.softmax(-1).to(values.dtype) @ values
@@ -173,6 +177,32 @@ CASES = {
         _INPUTS + _S + "O[h,q,e] = softmax[k](sigmoid(S[h,q,k]) + M[q,k])" + _OF,
         lambda x: _weighed(x, _logits(x).sigmoid() + x["M"]),
     ),
+    "weights of keys": Case(
+        _INPUTS + ", A[h,k]" + _S + "T[h,q,k] = S[h,q,k] + log(sigmoid(A[h,k]))\n"
+        "O[h,q,e] = softmax[k](T[h,q,k] + M[q,k])" + _OF,
+        lambda x: _weighed(x, _logits(x) + x["A"].sigmoid().log()[:, None] + x["M"]),
+    ),
+    "exponentials": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k](exp(S[h,q,k] / 2) + M[q,k])" + _OF,
+        lambda x: _weighed(x, torch.exp(_logits(x) / 2) + x["M"]),
+    ),
+    "softplus": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k](log(1 + exp(S[h,q,k])) + M[q,k])" + _OF,
+        lambda x: _weighed(x, torch.nn.functional.softplus(_logits(x)) + x["M"]),
+    ),
+    "logarithms of sums": Case(
+        _INPUTS + "\nO[h,q,e] = softmax[k](logsumexp[d](Q[h,q,d] * K[h,k,d]) + M[q,k])" + _OF,
+        lambda x: _weighed(x, _products(x).logsumexp(-1) + x["M"]),
+    ),
+    "gates of logits": Case(
+        _INPUTS + _S + "O[h,q,e] = softmax[k](S[h,q,k] / (1 + exp(-S[h,q,k])) + M[q,k])" + _OF,
+        lambda x: _weighed(x, torch.nn.functional.silu(_logits(x)) + x["M"]),
+    ),
+    "weighted features": Case(
+        _INPUTS + "\nW[h,q,k,d] = softmax[d](Q[h,q,d] * K[h,k,d])\n"
+        "O[h,q,e] = softmax[k](W[h,q,k,d] * K[h,k,d] + M[q,k])" + _OF,
+        lambda x: _weighed(x, (_products(x).softmax(-1) * x["K"][:, None]).sum(-1) + x["M"]),
+    ),
     "nothing saved": Case(_PLAIN, _masked, ()),
     "logarithms by a name": Case(
         _INPUTS + _S + "T[h,q,k] = S[h,q,k] + M[q,k]\nL[h,q] = logsumexp[k](T[h,q,k])\n"
@@ -204,7 +234,7 @@ def inputs(
         "K": (groups, size, d),
         "V": (groups, size, d),
         "X": (HEADS, size, size),
-        "A": (HEADS,),
+        "A": (HEADS, size) if "A[h,k]" in case.text else (HEADS,),
     }
     drawn = {n: torch.randn(s, generator=generator).to(device, dtype) for n, s in shapes.items()}
     return {n: x for n, x in drawn.items() if n in case.inputs}

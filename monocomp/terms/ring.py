@@ -1,7 +1,7 @@
 """The ring: sums, products, powers and exponentials in canonical form.
 
 Sums are flat with like terms collected, products flat with powers of equal bases collected
-and exponentials joined, numbers in front.
+and exponentials joined, those of masks apart from those of numbers; numbers stand in front.
 
 `add`, `mul` and `power_of` are the operations on real numbers, for rules, which know where terms
 are finite. Terms of programs, and terms around the place of a rewrite, are built by the
