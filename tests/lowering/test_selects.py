@@ -29,7 +29,7 @@ SELECTED = {
     "P[i,k] = exp(A[i,d] * B[k,d] - max[k](A[i,d] * B[k,d]))": (0, 0, 0),
     "O[i] = sum[k](exp(S[i,k]) * S[i,k])": (1, 0, 0),
     "O[i] = sum[k](exp(S[i,k]) * X[i,k])": (0, 0, 0),
-    "O[i] = exp(S[i] + log(X[i]))": (0, 0, 0),
+    "O[i] = exp(S[i] + log(X[i]))": (0, 1, 0),
     "O[i] = exp(S[i] + tanh(X[i]))": (0, 0, 0),
 }
 

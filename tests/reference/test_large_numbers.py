@@ -198,7 +198,7 @@ def test_exponentials_on_triton(name: str) -> None:
 # --- masks of large finite numbers -----------------------------------------
 
 INTERPRETED = ("causal", "grouped heads", "learned sinks")
-ALWAYS = ("grouped heads", "saved logits", "saved softcap", "sigmoids")  # "plain" with a save
+ALWAYS = ("grouped heads", "saved logits", "saved softcap", "weights of keys", "gates of logits")
 
 
 @pytest.mark.parametrize("name", slow_unless(ALWAYS.__contains__, CASES))
