@@ -13,7 +13,13 @@ from monocomp.rewriting.equations import equations
 from monocomp.rewriting.rules import RuleSet
 from monocomp.terms import Term
 from monocomp.terms.algebra import frame, is_mantissa, mantissa
-from monocomp.terms.monomials import addends, common_number, exponent_of, factors
+from monocomp.terms.monomials import (
+    addends,
+    common_number,
+    exponent_of,
+    factors,
+    without_exponent,
+)
 from monocomp.terms.shares import elements_at
 
 
@@ -112,6 +118,19 @@ def is_at_most_zero(exponent: Term, condition: Term) -> bool:
         exponent = unsigned[0]
     known = frozenset(T.conjuncts(condition))
     return exponent is T.ZERO or any(_bounds(a, exponent, known) for a in addends(exponent))
+
+
+def in_one_frame(t: Term, condition: Term) -> Term:
+    """exp(a) * exp(b) = exp(a + b), unless each is at most 1 by its form, or a number anyway."""
+    weights = [f for f in factors(t) if f.op == "exp"]
+    if len(weights) < 2:
+        return t
+    condition = T.conjunction(condition, condition_of(t, exponent_of(t)))
+    known = T.conjuncts(condition)
+    unshared = [(f, T.shares(f, known)[1]) for f in weights]
+    if all(any(has_small_exponents(e, t, condition) for e in pair) for pair in unshared):
+        return t
+    return T.mul(without_exponent(t), T.inert("exp", exponent_of(t)))
 
 
 def _without_numbers(exponent: Term, whole: Term) -> Term:

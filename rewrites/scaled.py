@@ -20,6 +20,7 @@ from monocomp.rewrites.frames import (
     condition_of,
     has_small_exponents,
     in_frame_of_divisor,
+    in_one_frame,
     is_bounded_by_form,
     is_joined,
     joint_frame,
@@ -202,7 +203,9 @@ class _Operator:
         if whole is not t:  # numbers stand before products, in what is brought to normal form
             whole = factor_number(whole) or whole
         whole = _in_choice(whole)
-        return whole if self.need >= Need.SMALL else in_frame_of_divisor(whole) or whole
+        if self.need >= Need.SMALL:
+            return whole
+        return in_one_frame(in_frame_of_divisor(whole) or whole, self.known)
 
     def is_value(self, t: Term, weight: Term) -> bool:
         """True if a sum needs no frame beside a weight: its exponentials are numbers that the
