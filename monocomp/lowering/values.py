@@ -345,12 +345,12 @@ class Values(Scopes):
         yield from ([f] for f in self._sums_over_nothing(parts))
 
     def _sums_over_nothing(self, parts: Sequence[Term]) -> Iterator[Term]:
-        """Yield the sums that may be over nothing beside what is read, outside of loops: a filter
-        guarded the factors that have left them, which may be no numbers. A quotient by a sum over
-        the same elements is selected anyway."""
+        """Yield the sums that may be over nothing beside what is read: a filter guarded the factors
+        that have left them, which may be no numbers. A quotient by a sum over the same elements is
+        selected anyway."""
         divisors = [p for p in parts if p.op == "pow" and self.domain(p.args[0]).zero]
         selected = {T.domain_of(s) for s in T.subterms(*divisors) if s.op == "fold"}
-        for f in parts if self._is_outside_loops(parts) else ():
+        for f in parts:
             fold = f.args[0] if f.op == "field" else f
             if fold.op != "fold" or T.has_element(fold) or T.domain_of(fold) in selected:
                 continue
@@ -449,7 +449,8 @@ def _reads_elsewhere(factor: Term, fold: Term) -> bool:
 
 def _reads_beside(t: Term, left_out: Callable[[Term], bool] = _is_aggregate) -> bool:
     """True if a term is computed of elements that are read outside of some of its parts."""
-    return t.op == "read" or (not left_out(t) and any(_reads_beside(a, left_out) for a in t.args))
+    is_read = t.op == "read" and t.kind == "float"
+    return is_read or (not left_out(t) and any(_reads_beside(a, left_out) for a in t.args))
 
 
 def _stored(exact: Number, kind: Kind) -> float:

@@ -205,6 +205,11 @@ PROGRAMS = [
             "* exp(sum[e](Bad[q,e]))",
         )
     ),
+    *(
+        f"O[q] = {fold}[e](sum[k if k < q](T[k]) * {x})"
+        for fold in ("max", "sum")
+        for x in ("Bad[q,e]", "exp(Bad[q,e] * 900)")
+    ),
     "O[q] = log(1 + sum[k if k < q](exp(-(S[q,k] ** 2))))",
     "O[q,e] = softmax[k](S[q,k] * mean[l if l < q](R[q,l])) * V[k,e]",
     "O[q] = logsumexp[k if k > 2](W[k] + log(sum[k](exp(W[k] + T[0]) * S[q,1])))",
