@@ -73,7 +73,7 @@ def split(
         stream = long_stream(program, group, sizes, processors, divides, narrow)
         if stream is None:
             continue
-        steps = list(_Splitting(program, group, sizes, stream).steps())
+        steps = list(_Splitting(program, group, stream).steps())
         if stream.is_weighed:
             saving = saving_of(program, steps[-1].program, sizes, stream.share)
             if saving.after >= WORTHWHILE * saving.before:
@@ -88,7 +88,6 @@ class _Splitting:
         self,
         program: Equations,
         group: Sequence[Equation],
-        sizes: Mapping[str, int],
         stream: Stream,
     ) -> None:
         self.program, self.group = program, group

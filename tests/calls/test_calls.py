@@ -6,7 +6,6 @@ import inspect
 import re
 import subprocess
 import sys
-import threading
 from inspect import Parameter
 from typing import Any
 
@@ -27,6 +26,7 @@ from monocomp.errors import (
 from tests.backends import interpreted
 from tests.backends.interpreted import call
 from tests.backends.running import BACKENDS, exact, largest_error, run
+from tests.threads import faults_of
 
 CAUSAL = library.load("causal")
 WINDOW = library.load("sliding_window")
@@ -341,30 +341,14 @@ def _in_threads(backend: str, name: str) -> list[str]:
     """What eight threads think of one kernel that nobody has called, and of new ones."""
     text, inputs = library.load(name), dict(zip("QKV", tensors(), strict=True))
     (wanted,), shared = exact(text, inputs), mc.compile(text, backend=backend)
-    faults: list[str] = []
-    sources, start = set(), threading.Barrier(8)
+    sources = set()
 
     def work(number: int) -> None:
-        start.wait()
-        try:
-            kernel = shared if number % 2 else mc.compile(text, backend=backend)
-            error = largest_error(torch.as_tensor(kernel(**inputs)), wanted)
-            faults.extend([f"error {error}"] if error > 1e-5 else [])
-            sources.add(kernel.source())
-        except Exception as fault:
-            faults.append(repr(fault))
+        kernel = shared if number % 2 else mc.compile(text, backend=backend)
+        assert largest_error(torch.as_tensor(kernel(**inputs)), wanted) <= 1e-5
+        sources.add(kernel.source())
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-    finally:
-        sys.setswitchinterval(interval)
-    return faults + [f"{len(sources)} sources"] * (len(sources) != 1)
+    return faults_of(work) + [f"{len(sources)} sources"] * (len(sources) != 1)
 
 
 def test_threads_share_what_derives() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from torch import Tensor
 
 import monocomp as mc
 from monocomp import library
+from tests.threads import faults_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,26 +78,20 @@ def test_the_device_of_the_inputs() -> None:
 
 def test_a_thread_that_has_used_no_gpu() -> None:
     """Tensors are described to the GPU before anything is launched; at d = 128 they are."""
-    kernel, faults = mc.compile(ATTENTION), []
+    kernel = mc.compile(ATTENTION)
     inputs = [torch.randn(2, 4, 256, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     wanted = torch.nn.functional.scaled_dot_product_attention(*inputs)
     kernel(*inputs)
 
-    def work() -> None:
-        try:
-            assert torch.allclose(kernel(*inputs), wanted, atol=2e-2)
-        except Exception as fault:  # else it would end in the thread
-            faults.append(fault)
+    def work(_: int) -> None:
+        assert torch.allclose(kernel(*inputs), wanted, atol=2e-2)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert not faults
+    assert not faults_of(work, 1)
 
 
 def test_threads_on_streams_of_their_own() -> None:
     """Each gets the results of its own inputs."""
-    kernel, faults = mc.compile(ATTENTION), []
+    kernel = mc.compile(ATTENTION)
 
     def work(number: int) -> None:
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -105,12 +99,6 @@ def test_threads_on_streams_of_their_own() -> None:
             for _ in range(50):
                 renew(inputs)
                 wanted = torch.nn.functional.scaled_dot_product_attention(*inputs)
-                if not torch.allclose(kernel(*inputs), wanted, atol=2e-2):
-                    faults.append(number)
+                assert torch.allclose(kernel(*inputs), wanted, atol=2e-2)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not faults
+    assert not faults_of(work)

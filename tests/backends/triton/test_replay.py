@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import weakref
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,6 +30,7 @@ from monocomp.errors import InputError, ShapeError, UnsupportedDtypeError
 from tests.backends.interpreted import call
 from tests.backends.running import cut_for_long_extents, exact, largest_error, small_schedules
 from tests.backends.triton.driver import Driver
+from tests.threads import faults_of
 
 WINDOW = library.load("sliding_window")
 PLACED = """
@@ -399,27 +399,14 @@ def test_a_plan_runs_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_repeat_their_own_calls(driver: Driver) -> None:
     """Each launch has the sizes and the parameter of the call whose tensors it has."""
     kernel = mc.compile(WINDOW, backend="triton")
-    interval, faults = sys.getswitchinterval(), []
-    sys.setswitchinterval(1e-5)
 
     def work(number: int) -> None:
-        try:
-            for turn in range(40):
-                inputs = tensors(q=16 + 8 * (number % 2), k=8 * (2 + number % 3))
-                result = kernel(**inputs, window=100 * number + 2 * turn + 3)
-                assert result.shape == inputs["Q"].shape
-        except Exception as fault:
-            faults.append(fault)
+        for turn in range(40):
+            inputs = tensors(q=16 + 8 * (number % 2), k=8 * (2 + number % 3))
+            result = kernel(**inputs, window=100 * number + 2 * turn + 3)
+            assert result.shape == inputs["Q"].shape
 
-    try:
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert not faults
+    assert not faults_of(work)
     assert len(driver.launches) == 8 * 40
     found = set()
     for (signature, *_), _, passed in driver.launches:
