@@ -84,7 +84,7 @@ def _computed_side(bound: Term, element: Term) -> tuple[Term, ...]:
         own = tuple(f for f in parts if f.free - {name} <= side)
         others = [f for f in parts if f not in own]
         is_plain = all(map(T.is_read, others)) and not (len(own) == 1 and own[0].op == "fold")
-        if others and is_plain and any(map(_holds_sum, own)):
+        if is_plain and any(map(_holds_sum, own)):
             return own
     return ()
 

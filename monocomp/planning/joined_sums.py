@@ -120,8 +120,8 @@ def _joined(e: Equation) -> Term | None:
     sums = [*filtered, *(row for a in others if (row := _row(a, filtered)) is not None)]
     for n, one in enumerate(sums):
         for common in dict.fromkeys(s.columns & one.columns for s in sums[n + 1 :]):
-            joined = [s for s in sums if s.bound is one.bound and common <= s.columns]
-            if common and len(joined) > 1:
+            joined = [s for s in sums if common <= s.columns]
+            if common:
                 others = [a for a in parts if a not in [s.addend for s in joined]]
                 return T.add(_total(joined, common), *others)
     chosen = next((s for s in filtered if s.random), None)

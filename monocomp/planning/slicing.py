@@ -74,7 +74,7 @@ def slice_index(
         length: of a slice.
         reason: for the step.
     """
-    if program.slices is not None or program.splits or program.views:
+    if program.slices is not None:
         return None
     if any(i.extent == extent for n in program.in_lists for i in program.by_name[n].indices):
         return None  # lists are sorted whole

@@ -169,8 +169,8 @@ def may_hold(c: Context, tests: Sequence[P.Expr]) -> Expr | None:
         x, y = (_interval(c, a) for a in e.args)
         if e.attr in ("<", "<=", "=="):
             comparisons.append(infix("<" if e.attr == "<" else "<=", x.least, y.most))
-        if e.attr in (">", ">=", "=="):
-            comparisons.append(infix(">" if e.attr == ">" else ">=", x.most, y.least))
+        if e.attr == "==":
+            comparisons.append(infix(">=", x.most, y.least))
     return joined("&", comparisons) if comparisons else None
 
 
