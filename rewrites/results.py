@@ -15,6 +15,7 @@ from monocomp.terms.monomials import (
     addends,
     common_number,
     exponent_of,
+    exponentials_of,
     factors,
     is_power_in,
     monomial,
@@ -92,9 +93,8 @@ def common_result(t: Term) -> Term | None:
     moved = [without_powers(a, leaving) for a in t.args]
     common = [T.power_of(base, least) for base, least in leaving.items()]
     if frame:
-        exponent = T.add(*frame)
-        common.append(T.exp(exponent))
-        moved = [T.mul(a, T.exp(T.neg(exponent))) for a in moved]
+        common += exponentials_of(t.args[0], frame)
+        moved = [T.mul(a, T.exp(T.neg(T.add(*frame)))) for a in moved]
     return T.mul(*common, T.add(*moved) if t.op == "add" else T.function(t.op, *moved))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -36,6 +36,14 @@ def is_multiple(t: Term) -> bool:
 def without_exponent(t: Term) -> Term:
     """Return the rest of a monomial exp(s) * rest."""
     return T.mul(T.const(1, t.kind), *(f for f in factors(t) if f.op != "exp"))
+
+
+def exponentials_of(t: Term, shared: Collection[Term]) -> list[Term]:
+    """Return exp(a) * exp(b) of a monomial exp(a + s) * exp(b + r) * rest, for shared addends."""
+    exponents = (
+        [a for a in addends(f.args[0]) if a in shared] for f in factors(t) if f.op == "exp"
+    )
+    return [T.exp(T.add(*own)) for own in exponents if own]
 
 
 def monomial(t: Term) -> Monomial:
@@ -72,7 +80,7 @@ def content(t: Term) -> tuple[Term, Term]:
             leaving[base] = least
     first, *others = (addends(exponent) for _, _, exponent in monomials)
     shared = [a for a in first if all(a in e for e in others)]
-    outside = [T.exp(T.add(T.ZERO, *shared))] if shared else []
+    outside = exponentials_of(t.args[0], shared)
     outside.append(T.const(_common_number([n for n, _, _ in monomials]), "float"))
     common = T.mul(T.ONE, *(T.power_of(b, least) for b, least in leaving.items()), *outside)
     if common is T.ONE:
