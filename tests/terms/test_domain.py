@@ -27,7 +27,7 @@ from monocomp.terms.domain import Assumptions, domain
 from monocomp.terms.equations import Equation, Equations
 from monocomp.terms.nodes import inert, intern
 from monocomp.terms.printer import show_monoid
-from monocomp.terms.transfer import ANYTHING, MASKED, NONNEGATIVE, REAL, TRANSFER, Dom
+from monocomp.terms.transfer import ANYTHING, MASKED, REAL, TRANSFER, Dom
 from monocomp.translation.translator import translate
 from tests.elements import element
 from tests.rewrites.rules import equations
@@ -36,7 +36,7 @@ from tests.terms.test_printer import PROGRAMS
 INF, NAN = math.inf, math.nan
 POINTS = (0.0, -INF, NAN, 1.0, -1.0, 0.5, -0.25, 3.0, 1e-3, 30.0, -30.0)
 OPERANDS = (
-    *(REAL, MASKED, ANYTHING, NONNEGATIVE, Dom(0, zero=False), Dom(hi=0, zero=False), Dom(0, 1)),
+    *(REAL, MASKED, ANYTHING, Dom(0), Dom(0, zero=False), Dom(hi=0, zero=False), Dom(0, 1)),
     *(Dom(1), Dom(hi=-1, masked=True, zero=False), Dom(-1, 0), Dom(zero=False, masked=True)),
 )
 
