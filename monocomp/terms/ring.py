@@ -324,7 +324,7 @@ def _exp(exponent: Term) -> Term:
         if rest is None and number == -math.inf:
             return ZERO
         x = exponential_of(rest)
-        is_kept = x is None or (is_masked and not holds_masked_weight(x))
+        is_kept = x is None or (is_masked and (number > 0 or not holds_masked_weight(x)))
         if not is_kept and x is not None and isinstance(number, Fraction):
             leaving.append(power_of(*_of_root(x, number)))
         elif rest is not None and rest.op == "where" and number > 0 and NEG_INF in rest.args[1:]:
