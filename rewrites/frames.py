@@ -144,7 +144,8 @@ def _without_numbers(exponent: Term, whole: Term) -> Term:
 
 
 def _operands(t: Term) -> Iterable[Term]:
-    """Yield what is added up and multiplied to a term."""
+    """Yield what is added up and multiplied to a term, also where that is stored."""
+    t = T.unfolded(t)
     if t.op in ("add", "mul"):
         for operand in t.args:
             yield from _operands(operand)

@@ -84,11 +84,11 @@ def candidates(program: Equations, fresh: Fresh) -> list[Saved]:
 
 
 def aggregates_in_exponents(program: Equations) -> tuple[list[Term], list[Term]]:
-    """Return all of them, and those that are in no other."""
+    """Return all of them, with the exponents, and those that are in no other."""
     terms = T.subterms(*(e.body for e in program.equations))
     exponents = [t.args[0] for t in terms if t.op == "exp"]
     outer = dict.fromkeys(a for t in exponents for a in outer_aggregates(t))
-    return list(filter(is_aggregate, T.subterms(*exponents))), list(outer)
+    return [*exponents, *filter(is_aggregate, T.subterms(*exponents))], list(outer)
 
 
 def _divided(terms: Iterable[Term]) -> Iterator[tuple[Term, Term]]:

@@ -191,16 +191,16 @@ def _is_weight(t: Term) -> bool:
     return any(f.op == "exp" for f in parts) and not any(map(is_aggregate, parts))
 
 
-def _is_told_in(aggregates: Iterable[Term], e: Equation) -> bool:
-    """True if an output is one of some aggregates, or is made of one that tells it.
+def _is_told_in(terms: Iterable[Term], e: Equation) -> bool:
+    """True if an output is one of some terms, or is made of an aggregate among them that tells it.
 
     An output is not told by what stands in its exponents.
     """
     body = unmasked(e.body)[0]
     exponents = {a for t in T.subterms(body) if t.op == "exp" for a in outer_aggregates(t)}
     outer = (t for t in outer_aggregates(body) if t not in exponents)
-    told = [Abbreviation(e.name, e.indices, t) for t in outer]
-    return any(a.subscripts(t) is not None for a in told for t in aggregates)
+    told = [Abbreviation(e.name, e.indices, t) for t in (*outer, e.body)]
+    return any(a.subscripts(t) is not None for a in told for t in terms)
 
 
 # --- definitions that are saved ---------------------------------------------------------------
