@@ -326,7 +326,8 @@ class _Operator:
         is_asked = self.need is Need.SUMS and not values.masked
         if is_asked and element.value is T.ONE and element.exponent is not T.ZERO:
             return T.exp(T.fold(t.attr.monoid, (bound,), condition, element.exponent))
-        return T.fold(t.attr.monoid, (bound,), condition, element.whole)
+        body = element.whole  # as in exponents, whose largest it may be
+        return T.fold(t.attr.monoid, (bound,), condition, T.multiply_out(body))
 
 
 def _admitted(element: Term, known: Term) -> Term:
@@ -335,9 +336,9 @@ def _admitted(element: Term, known: Term) -> Term:
 
 def lift_exponents(t: Term) -> Term:
     """Write the exponents of what is given as they are in what is lifted, but not its sums."""
-    if t.op == "exp" or (t.op == "fold" and t.attr.monoid in ("max", "logsumexp")):
+    if t.op == "exp" or (t.op == "fold" and t.attr.monoid == "logsumexp"):
         return T.map_children(t, lambda x: scaled(x, Need.NONE, T.TRUE).whole)
-    if t.op in ("add", "mul", "pow", "log", "fold"):
+    if t.op in ("add", "mul", "pow", "log") or (t.op == "fold" and t.attr.monoid == "sum"):
         return T.map_children(t, lift_exponents)
     return scaled(t, Need.NONE, T.TRUE).whole
 
