@@ -254,8 +254,9 @@ def _is_masked_logarithm(t: Term) -> bool:
 
 @lru_cache(maxsize=65536)
 def holds_exponential(t: Term) -> bool:
-    """True if t holds an exponential, or a sigmoid, which is made of one."""
-    return t.op in ("exp", "sigmoid") or any(map(holds_exponential, t.args))
+    """True if t holds an exponential, a sigmoid, which is made of one, or a sum of scaled ones."""
+    is_scaled = t.op == "fold" and t.attr.is_scaled
+    return is_scaled or t.op in ("exp", "sigmoid") or any(map(holds_exponential, t.args))
 
 
 @lru_cache(maxsize=65536)
