@@ -212,16 +212,34 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
 
 def _joined(exponents: list[Term]) -> list[Term]:
     """Add up the exponents of a product, those of masks apart from those of numbers: a mask, a
-    large number, would leave nothing of what is added. Frames are taken away from either, and what
-    cancels is added all the same."""
+    large number, would leave nothing of what is added. Frames are taken away from what they are the
+    largest of, or from masks, and what cancels is added all the same."""
     masks = [e for e in exponents if may_be_mask(e)]
     if len(exponents) < 2 or not masks:
         return [add(*exponents)] if len(exponents) > 1 else exponents
-    numbers = [e for e in exponents if e not in masks and not may_be_less_a_mask(e)]
-    mask, number = add(*(e for e in exponents if e not in numbers)), add(ZERO, *numbers)
+    frames = [e for e in exponents if may_be_less_a_mask(e) and not _is_in_frame(e)]
+    number = add(ZERO, *(e for e in exponents if e not in masks and e not in frames))
+    mask = add(*masks)
+    for e in frames:
+        if _is_in_frame(add(number, e)):
+            number = add(number, e)
+        else:
+            mask = add(mask, e)
     if {*map(neg, addends(number))} <= {*addends(mask)}:
         return [add(mask, number)]
     return [mask] if number is ZERO else [mask, number]
+
+
+def _is_in_frame(exponent: Term) -> bool:
+    """True if a maximum is taken away from one of the numbers that it is of."""
+    parts = {*addends(exponent)}
+    maxima = (m for m in map(neg, parts) if m.op == "maximum")
+    return any(parts.issuperset(addends(x)) for m in maxima for x in _operands(m))
+
+
+def _operands(t: Term) -> Iterable[Term]:
+    """Yield the numbers that a maximum is of."""
+    return chain.from_iterable(map(_operands, t.args)) if t.op == "maximum" else (t,)
 
 
 @lru_cache(maxsize=65536)
