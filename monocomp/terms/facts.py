@@ -239,6 +239,21 @@ def may_be_less_a_mask(exponent: Term) -> bool:
     return signs == {False}
 
 
+@lru_cache(maxsize=65536)
+def masks_of(exponent: Term) -> frozenset[str]:
+    """Return the names of the inputs that are added in an exponent, as masks are."""
+    terms = (x for number, x in _with_coefficients(exponent) if number > 0)
+    return frozenset[str]().union(*(added_names(x) - x.names for x in terms))
+
+
+@lru_cache(maxsize=65536)
+def masks_inside(t: Term) -> frozenset[str]:
+    """Return those that are added in the exponents that a term holds."""
+    names = masks_of(t.args[-1]) if t.op == "exp" else frozenset[str]()
+    parts = (t.attr.body,) if t.op == "stored" else t.args
+    return names.union(*map(masks_inside, parts))
+
+
 def _with_coefficients(t: Term) -> Iterator[tuple[Number, Term]]:
     pairs = map(split_coefficient, addends(t))
     return ((number, x) for number, x in pairs if x is not None)

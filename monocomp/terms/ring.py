@@ -27,6 +27,8 @@ from monocomp.terms.facts import (
     is_finite_if_there,
     is_nonnegative,
     is_there,
+    masks_inside,
+    masks_of,
     may_be_less_a_mask,
     may_be_mask,
     may_be_missing,
@@ -212,9 +214,10 @@ def _product(terms: tuple[Term, ...], as_written: bool) -> Term:
 
 def _joined(exponents: list[Term]) -> list[Term]:
     """Add up the exponents of a product, those of masks apart from those of numbers: a mask, a
-    large number, would leave nothing of what is added. Frames are taken away from what they are the
-    largest of, or from masks, and what cancels is added all the same."""
-    masks = [e for e in exponents if may_be_mask(e)]
+    large number, would leave nothing of what is added. What stands in the exponents of another is a
+    number beside it. Frames are taken away from what they are the largest of, or from masks, and
+    what cancels is added all the same."""
+    masks = [e for e in exponents if may_be_mask(e) and not _is_inside(e, exponents)]
     if len(exponents) < 2 or not masks:
         return [add(*exponents)] if len(exponents) > 1 else exponents
     frames = [e for e in exponents if may_be_less_a_mask(e) and not _is_in_frame(e)]
@@ -228,6 +231,11 @@ def _joined(exponents: list[Term]) -> list[Term]:
     if {*map(neg, addends(number))} <= {*addends(mask)}:
         return [add(mask, number)]
     return [mask] if number is ZERO else [mask, number]
+
+
+def _is_inside(exponent: Term, others: list[Term]) -> bool:
+    names = masks_of(exponent)
+    return bool(names) and any(names <= masks_inside(e) for e in others if e is not exponent)
 
 
 def _is_in_frame(exponent: Term) -> bool:
