@@ -239,10 +239,11 @@ def _is_inside(exponent: Term, others: list[Term]) -> bool:
 
 
 def _is_in_frame(exponent: Term) -> bool:
-    """True if a maximum is taken away from one of the numbers that it is of."""
+    """True if a maximum is taken away from one of the numbers, other than frames, that it is of."""
     parts = {*addends(exponent)}
     maxima = (m for m in map(neg, parts) if m.op == "maximum")
-    return any(parts.issuperset(addends(x)) for m in maxima for x in _operands(m))
+    numbers = (x for m in maxima for x in _operands(m) if not may_be_less_a_mask(x))
+    return any(parts.issuperset(addends(x)) for x in numbers)
 
 
 def _operands(t: Term) -> Iterable[Term]:
