@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from monocomp.declarations.record import record
 from monocomp.display import formulas
+from monocomp.errors import UsageError
 from monocomp.extents.nominal import power_of_two
 from monocomp.machine.gpus import HOPPER
 from monocomp.tile.operations import OPERATIONS
@@ -69,7 +70,14 @@ class Formula:
     __radd__, __rmul__ = __add__, __mul__
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Return the value for given extents."""
+        """Return the value for given extents.
+
+        Raises:
+            UsageError: one is missing.
+        """
+        if missing := sorted(self.extents - sizes.keys()):
+            names = ", ".join(e.lstrip(".") for e in missing)
+            raise UsageError(f"the extent of {names} is missing")
         return sum(number * prod(sizes[e] for e in monomial) for monomial, number in self.terms)
 
     @property

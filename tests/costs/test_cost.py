@@ -124,6 +124,13 @@ def test_bytes_and_state() -> None:
     assert str(found.state) == "e + 2"
 
 
+def test_formulas_need_their_extents() -> None:
+    flops = cost(translate(check("O[i] = sum[k](A[i,k] * B[k])"))).flops
+    assert formula(flops).at({"i": 3, "k": 5}) > 0
+    with pytest.raises(mc.UsageError, match="the extent of k is missing"):
+        formula(flops).at({"i": 3})
+
+
 def test_a_tile_is_loaded_once() -> None:
     """Keys are multiplied along d for the logits, and weighted for columns along d."""
     sizes = {"q": 1024, "k": 1024, "d": 64, "e": 64}
