@@ -14,6 +14,7 @@ from monocomp.costs.counting import cost
 from monocomp.costs.fold_elements import elements_of_folds
 from monocomp.costs.holding import estimate
 from monocomp.costs.roles import choose_roles
+from monocomp.errors import UsageError
 from monocomp.extents.nominal import ROW_BLOCK
 from monocomp.language.checker import check
 from monocomp.tile import Loop
@@ -127,7 +128,7 @@ def test_bytes_and_state() -> None:
 def test_formulas_need_their_extents() -> None:
     flops = cost(translate(check("O[i] = sum[k](A[i,k] * B[k])"))).flops
     assert formula(flops).at({"i": 3, "k": 5}) > 0
-    with pytest.raises(mc.UsageError, match="the extent of k is missing"):
+    with pytest.raises(UsageError, match="the extent of k is missing"):
         formula(flops).at({"i": 3})
 
 
