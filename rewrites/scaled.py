@@ -306,8 +306,8 @@ class _Operator:
         if not any(s.op == "exp" and name in s.free for s in T.subterms(element)):
             return True
         admitted = _admitted(element, known)
-        _, rest = T.shares(element, T.conjuncts(admitted))
-        return has_small_exponents(rest, element, admitted, may_be_far_below=True)
+        _, unshared = T.shares(element, T.conjuncts(admitted))
+        return has_small_exponents(unshared, element, admitted, may_be_far_below=True)
 
     def plain_sum(self, bound: Term, condition: Term, element: Scaled) -> Term:
         """sum_k exp(m) x_k = exp(m) * sum_k x_k"""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def faults_of(work: Callable[[int], object], count: int = 8) -> list[str]:
-    """What goes wrong in threads that begin together, and give way to one another often."""
+    """Return the faults of threads that begin together, and give way to one another often."""
     faults: list[str] = []
     start, interval = threading.Barrier(count), sys.getswitchinterval()
 

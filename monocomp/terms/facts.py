@@ -248,7 +248,7 @@ def masks_of(exponent: Term) -> frozenset[str]:
 
 @lru_cache(maxsize=65536)
 def masks_inside(t: Term) -> frozenset[str]:
-    """Return those that are added in the exponents that a term holds."""
+    """Return the names of the inputs that are added in the exponents that a term holds."""
     names = masks_of(t.args[-1]) if t.op == "exp" else frozenset[str]()
     parts = (t.attr.body,) if t.op == "stored" else t.args
     return names.union(*map(masks_inside, parts))

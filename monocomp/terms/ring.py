@@ -233,9 +233,10 @@ def _joined(exponents: list[Term]) -> list[Term]:
     return [mask] if number is ZERO else [mask, number]
 
 
-def _is_inside(exponent: Term, others: list[Term]) -> bool:
+def _is_inside(exponent: Term, exponents: list[Term]) -> bool:
+    """True if another exponent has the masks of an exponent in its own exponents."""
     names = masks_of(exponent)
-    return bool(names) and any(names <= masks_inside(e) for e in others if e is not exponent)
+    return bool(names) and any(names <= masks_inside(e) for e in exponents if e is not exponent)
 
 
 def _is_in_frame(exponent: Term) -> bool:

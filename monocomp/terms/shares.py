@@ -32,11 +32,12 @@ def shares(t: Term, known: Iterable[Term] = ()) -> tuple[Term, Term]:
     pairs = [_shares(f, conditions) for f in parts]
     if all(share is ONE for share, _ in pairs):
         return ONE, t
-    of_sums, rest = zip(*pairs, strict=True)
-    return mul(*of_sums), mul(const(1, t.kind), *rest)
+    of_sums, unshared = zip(*pairs, strict=True)
+    return mul(*of_sums), mul(const(1, t.kind), *unshared)
 
 
 def _shares(factor: Term, known: frozenset[Term]) -> tuple[Term, Term]:
+    """Return a factor as (shares of given sums, the rest)."""
     exponent, share = factor.args[0] if factor.op == "exp" else ZERO, ZERO
     for addend, times, total in _logarithms(exponent):
         elements = _elements_of(total, times, exponent, known)
